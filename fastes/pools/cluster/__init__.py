@@ -1,1 +1,1 @@
-"""The pool of a Ray cluster: one actor a node, each with an ordinary pool of worker processes."""
+"""The pool of a Ray cluster: one actor per node, each with an ordinary pool of worker processes."""

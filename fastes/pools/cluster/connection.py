@@ -1,4 +1,4 @@
-"""The way to a Ray cluster. Ray is imported here, when a cluster is used, and nowhere else."""
+"""The connection to a Ray cluster. Only this file imports Ray, when a cluster is used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ _SECONDS = 5.0  # for an address to answer
 
 
 def import_ray() -> Any:
-    """The module, or ImportError with what installs it."""
+    """Import Ray.
+
+    Raises:
+        ImportError: With the command that installs it.
+    """
     try:
         import ray
 
@@ -32,7 +36,21 @@ def import_ray() -> Any:
 
 
 def check_cluster(cluster: object, source: EnvSource, n_workers: int | None) -> str:
-    """The argument `cluster`, if it can name a cluster, what else is given fits, and Ray is here. Connects to nothing."""
+    """Check the user's arguments about a cluster, and that Ray can be imported. This does not connect.
+
+    Args:
+        cluster: The user's argument.
+        source: Builds the environment.
+        n_workers: The user's argument.
+
+    Returns:
+        The address.
+
+    Raises:
+        TypeError: If `cluster` is not a string.
+        ValueError: If it is no address, or the other arguments do not go with a cluster.
+        ImportError: If Ray cannot be imported.
+    """
     if not isinstance(cluster, str):
         raise TypeError(
             f"cluster = {cluster!r} is a {type(cluster).__name__}: expected 'auto', 'host:port' or 'ray://host:port'"
@@ -52,7 +70,11 @@ def check_cluster(cluster: object, source: EnvSource, n_workers: int | None) -> 
 
 
 class Connection:
-    """To a cluster; one that this process had made before is used, and stays."""
+    """A connection to a cluster. If this process is already connected, that connection is used, and stays open.
+
+    Raises:
+        ClusterError: If no cluster answers.
+    """
 
     def __init__(self, cluster: str) -> None:
         self.ray = import_ray()
@@ -64,7 +86,7 @@ class Connection:
             self._compare(cluster)
 
     def _connect(self, cluster: str) -> None:
-        quiet = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # what Ray only warns of
+        quiet = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # Ray warns without it
         missing = {name: value for name, value in quiet.items() if name not in os.environ}
         os.environ.update(missing)
         try:
@@ -79,7 +101,7 @@ class Connection:
                 os.environ.pop(name, None)
 
     def _compare(self, cluster: str) -> None:
-        """Warn where this process is connected to another address than the one that was named."""
+        """Warn if this process is connected to another address than the one that was passed."""
         connected = str(self.ray.get_runtime_context().gcs_address)
         if connected != cluster:
             warn_user(
@@ -88,7 +110,7 @@ class Connection:
             )
 
     def actor_on(self, node_id: str, kind: type, num_cpus: int, threads: int) -> Any:
-        """Make an actor's class for one node.
+        """Make the Ray class of an actor that runs on one node.
 
         Args:
             node_id: Ray's name of the node.
@@ -110,7 +132,7 @@ class Connection:
 
 
 def _check_answer(cluster: str) -> None:
-    """Raise ClusterError if no cluster listens at an address: Ray itself would try for minutes."""
+    """Raise ClusterError if no process listens at an address: Ray itself would try for minutes."""
     match = _ADDRESS.fullmatch(cluster)
     if match is None:
         return
@@ -121,11 +143,11 @@ def _check_answer(cluster: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """The reason of a failure. That a token is missing, or another one, is in the causes of Ray's exception."""
+    """Return the reason of a failure. A missing or wrong token is mentioned only in the causes of Ray's exception."""
     cause: BaseException | None = error
     while cause is not None:
         if "AuthenticationError" in f"{type(cause).__name__}: {cause}":
-            return "it wants a token: set RAY_AUTH_MODE=token here, and copy the head's ~/.ray/auth_token"
+            return "it needs a token: set RAY_AUTH_MODE=token here, and copy the head's ~/.ray/auth_token"
         cause = cause.__cause__ or cause.__context__
     return str(error).rstrip(".")
 

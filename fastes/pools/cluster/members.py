@@ -1,4 +1,4 @@
-"""The nodes of a cluster as the driver sees them: each joins, is sent jobs, may be refused for a reason, and may be lost."""
+"""The nodes of a cluster from the driver's side: they join, get jobs, may be refused for a reason, and may be lost."""
 
 from __future__ import annotations
 
@@ -39,20 +39,25 @@ from fastes.rollout.job import PoolSpec
 
 LOG = logging.getLogger("fastes.cluster")
 WAIT_FOR_NODES = 600.0  # seconds without a node, after which a training ends
-_SAY_AFTER = 10.0  # and after which that is told
+_SAY_AFTER = 10.0  # and after which the user is warned
 _LOOK = 1.0  # seconds between looks for nodes that are new or gone
-_THREADS = 4  # of an actor: one waits for what it has to say while others take in work, and sum
+_THREADS = 4  # of an actor: one waits for answers while others receive work, and sum
 _STARTS = 3  # of an actor on one node
-_HELD = 8  # states that a node holds for each training: of trials side by side, and of thetas that are evaluated
+_HELD = 8  # states that a node holds per training, also of thetas that are evaluated
 _FAREWELL = 5.0  # seconds for nodes to close their environments
 _GRACE = 0.5  # seconds that any job may be late
-_SLOW = 1.5  # and so many times the time that others took
-_REMEMBERED = 32  # ranges by which a node's pace is known
-_MOST_FAILURES = 3  # states that a node may come to and the driver did not: from then on it is sent theta itself
+_SLOW = 1.5  # times the time of other nodes
+_REMEMBERED = 32  # ranges from which a node's pace is estimated
+_MOST_FAILURES = 3  # states that a node computed differently, after which it is sent theta itself
 
 
 class Parameters:
-    """A request's theta, in the ways in which it can be sent.
+    """A request's theta in the forms in which it can be sent.
+
+    Args:
+        open_: The request.
+        scalars: Whether nodes may take the driver's steps themselves.
+        before: The key of the previous state; None if no node can have it.
 
     Attributes:
         key: The key of the strategy's state, or of theta alone if there is no strategy.
@@ -69,6 +74,7 @@ class Parameters:
         self.before = before
 
     def plain(self, sigma_each: Any) -> Theta:
+        """Return theta itself."""
         return Theta(self.theta, sigma_each)
 
 
@@ -80,7 +86,7 @@ class Assignment(NamedTuple):
         jobs: Their numbers, int64 (n,).
         since: The time at which the node got it.
         late: See InFlight.
-        rounds: Turns that the node's workers need for it and for what they had before.
+        rounds: Jobs that each of the node's workers has to play for it and for earlier ranges.
     """
 
     owner: OpenTicket
@@ -91,42 +97,63 @@ class Assignment(NamedTuple):
 
 
 class Member:
-    """A node. It is 'joining', then 'ready', or 'refused' for a reason.
+    """A node.
 
-    node_id: Ray's. name: as messages have it. workers: processes. actor: a Node. held: states that it holds at a time.
+    Args:
+        node_id: Ray's name of it.
+        name: Its name in messages.
+        workers: Its processes.
+        actor: Its Node.
+        held: States that it holds at a time.
+
+    Attributes:
+        state: 'joining', then 'ready', or 'refused'.
+        reason: The reason of a refusal.
+        max_ranges: Ranges that it takes at a time.
+        calls: Pending answers: to `join`, then to each `work`.
+        ranges: Number -> a range that it has.
+        failures: States that it computed differently than the driver.
     """
 
     def __init__(self, node_id: str, name: str, workers: int, actor: Any, held: int) -> None:
         self.node_id, self.name, self.workers, self.actor = node_id, name, workers, actor
         self.state, self.reason, self.max_ranges = "joining", "", 0
-        self.calls: set[Any] = set()  # answers to come: to `join`, then to each `work`
-        self.ranges: dict[int, Assignment] = {}  # by number
+        self.calls: set[Any] = set()
+        self.ranges: dict[int, Assignment] = {}
         self._paces = {kind: deque[float](maxlen=_REMEMBERED) for kind in (True, False)}  # of candidates, and of evaluations
-        self.failures = 0  # states that it came to and the driver did not
+        self.failures = 0
         self._most_held = held
         self._held: OrderedDict[bytes, bytes] = OrderedDict()  # key of a state -> of its theta
         self._dropped: list[bytes] = []
         self._sent = 0  # messages
-        self._told: frozenset[int] = frozenset()  # tickets that were open at the last one
-        self._knows: dict[int, int] = {}  # tickets of the requests that it knows -> the first range that came with each
+        self._told: frozenset[int] = frozenset()  # tickets that were open at the last message
+        self._knows: dict[int, int] = {}  # ticket of a request that it knows -> the first range that was sent with it
 
     def load(self) -> Load:
+        """Return its load."""
         return Load(self.workers, len(self.ranges), sum(len(given.jobs) for given in self.ranges.values()), self.max_ranges)
 
     def pace(self, of_candidates: bool) -> float | None:
-        """Seconds that it took at most for a round of its workers, of late; None where it has played none."""
+        """Return the most seconds that a round of its workers took of late; None if it has played none."""
         return max(self._paces[of_candidates], default=None)
 
     def is_late(self, now: float) -> bool:
-        """Whether it owes something that others would have played: it is slow, or cut off."""
+        """Whether it owes a range that other nodes would have played by now: it is slow, or cut off."""
         return any(given.late < now for given in self.ranges.values())
 
     def plays_what_is_over(self, tickets: Set[int]) -> bool:
-        """Whether it still plays for a request that is not among these, and believes that the driver waits for it."""
+        """Whether it plays a request that is not among these, and was not yet informed that the request is over."""
         return any(given.owner.number in self._told - tickets for given in self.ranges.values())
 
     def give(self, numbers: Sequence[int], parts: list[Int64], open_: OpenTicket, pace: float | None) -> None:
-        """Note ranges that it has from now on. pace: of other nodes."""
+        """Note new ranges of the node.
+
+        Args:
+            numbers: Their numbers.
+            parts: The jobs of each, int64 (n,).
+            open_: The request.
+            pace: Seconds per round on other nodes; None if it is not known.
+        """
         now, jobs_there = time.monotonic(), self.load().jobs
         for number, jobs in zip(numbers, parts, strict=True):
             jobs_there += len(jobs)
@@ -136,7 +163,13 @@ class Member:
             open_.schedule.give(number, InFlight(self.node_id, jobs, late))
 
     def message(self, ranges: list[Range], asked: list[tuple[OpenTicket, Parameters]], tickets: tuple[int, ...]) -> bytes:
-        """A Work of ranges, with the messages of their requests that the node does not know yet."""
+        """Pack a Work.
+
+        Args:
+            ranges: The ranges.
+            asked: Their requests; those that the node does not know are sent with them.
+            tickets: The driver's open requests.
+        """
         own = []
         self._knows = {ticket: first for ticket, first in self._knows.items() if ticket in tickets}
         for open_, parameters in asked:
@@ -148,7 +181,7 @@ class Member:
         return pack(Work(number, tickets, dropped, tuple(own), tuple(ranges)))
 
     def _sent_as(self, parameters: Parameters, open_: OpenTicket) -> Theta | CachedState | Step | FullState:
-        """The shortest way to a theta that this node can follow."""
+        """Return the shortest form of theta that this node can use."""
         perturbations = open_.request.perturbations
         each = None if perturbations is None else perturbations.sigma_each
         strategy, key = parameters.strategy, parameters.key
@@ -173,7 +206,7 @@ class Member:
             self._dropped.append(self._held.popitem(last=False)[0])
 
     def answered(self, number: int) -> OpenTicket | None:
-        """A range is no longer out there; the request that it is of."""
+        """Note that a range is answered, and return its request; None for an unknown range."""
         given = self.ranges.pop(number, None)
         if given is None:
             return None
@@ -181,9 +214,10 @@ class Member:
         return given.owner
 
     def distrust(self, ticket: int, number: int) -> bool:
-        """It does not have what it was believed to hold when it got a range: it gets a whole state with the next one.
+        """Note that the node lacks a state that the driver believed it to hold: it gets a whole one with the next range.
 
-        Whether that is news: each of the ranges that it had of a request says so.
+        Returns:
+            Whether that is news: each of a request's ranges reports it.
         """
         is_news = self._knows.get(ticket, math.inf) <= number
         if is_news:
@@ -224,7 +258,13 @@ class ClusterLost(ClusterError):
 class Membership:
     """The nodes of a cluster, each with one actor that has all its cores.
 
-    on_lost: called with a node's id when it is gone.
+    Args:
+        spec: The pool's.
+        cluster: The address.
+        on_lost: Called with a member that is gone.
+
+    Raises:
+        ClusterError: If no cluster answers.
     """
 
     def __init__(self, spec: PoolSpec, cluster: str, on_lost: Callable[[Member], None]) -> None:
@@ -233,7 +273,7 @@ class Membership:
             self._content = cloudpickle.dumps(spec)
         except Exception as error:
             raise cannot_be_sent(spec.source, error) from error
-        self._spec, self._numbers = spec, 1  # numbers of environments that were given to nodes; the driver's own has 0
+        self._spec, self._numbers = spec, 1  # the next environment's number; the driver's own has 0
         self._held = _HELD * len(spec.trainings)
         self._registrations, self._versions = own_registrations(), wanted_versions(spec.source)
         self._connection = Connection(cluster)
@@ -246,17 +286,19 @@ class Membership:
         self.look()
 
     def begin_waiting(self) -> None:
-        """Without any node, patience begins now."""
+        """Restart the time that may pass without a node."""
         self._alone_since, self._has_told = time.monotonic(), False
 
     def ready(self) -> list[Member]:
+        """Return the nodes that take jobs."""
         return [member for member in self._members.values() if member.state == "ready"]
 
     def find(self, node_id: object) -> Member | None:
+        """Return a node; None if it is gone."""
         return self._members.get(str(node_id))
 
     def awaited(self) -> dict[Any, Member]:
-        """Pending calls of `join` or `work`, and the member that each will answer."""
+        """Return pending answer -> the member that it will come from."""
         return {ref: member for member in self._members.values() for ref in member.calls}
 
     def wait(self, refs: list[Any], seconds: float) -> list[Any]:
@@ -270,7 +312,11 @@ class Membership:
         return list(ready)
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
-        """Ray's answer."""
+        """Call Ray.
+
+        Raises:
+            ClusterLost: If the connection is lost.
+        """
         try:
             return ask()
         except (self.ray.exceptions.RayError, ConnectionError) as error:
@@ -280,7 +326,7 @@ class Membership:
             ) from error
 
     def called(self, member: Member, call: Callable[[], Any]) -> Any | None:
-        """Call a member's actor; returns the pending answer, or None if the actor is dead. The member is lost in that case."""
+        """Call a member's actor, and return the pending answer; None if the actor is dead, so that the member is lost."""
 
         def ref() -> Any | None:
             try:
@@ -313,7 +359,7 @@ class Membership:
             self._wait_without_nodes(now - self._alone_since)
 
     def _begin(self, node_id: str, node: Mapping[str, Any]) -> None:
-        """An actor on a node, which begins to build what it needs."""
+        """Start an actor on a node, which begins to build its pool."""
         self._starts[node_id] = self._starts.get(node_id, 0) + 1
         workers, name = int(node["Resources"]["CPU"]), f"node {node['NodeManagerAddress']} ({node_id[:6]})"
         kind = self._connection.actor_on(node_id, Node, workers, _THREADS)
@@ -325,7 +371,7 @@ class Membership:
             member.calls.add(ref)
 
     def welcome(self, member: Member, joined: Joined) -> None:
-        """Take a node in that has answered, or refuse it."""
+        """Use a node that has answered `join`, or refuse it."""
         if joined.refusal:
             self._refuse(member, joined.refusal)
             return
@@ -334,7 +380,11 @@ class Membership:
         LOG.info("%s has joined, with %d workers", member.name, member.workers)
 
     def _refuse(self, member: Member, reason: str) -> None:
-        """Stop using a node. Raises ClusterError if no other node is left, and none has ever played."""
+        """Stop using a node.
+
+        Raises:
+            ClusterError: If no other node is left, and none has ever played.
+        """
         member.state, member.reason = "refused", reason
         member.calls.clear()
         self._asked(partial(self.ray.kill, member.actor))
@@ -355,14 +405,14 @@ class Membership:
         self._on_lost(member)
         if self._starts[member.node_id] >= _STARTS:
             member.state, member.reason = "refused", f"its actor was lost {_STARTS} times, at last: {reason}"
-            member.calls.clear()  # else the next of them that fails would have it forgotten, and its actor made anew
+            member.calls.clear()  # or the next one that fails would start its actor again
             self._members[member.node_id] = member
         said = f"{member.name} is lost; others play its jobs, results do not change"
         warn_user(said)
         LOG.info("%s: %s", said, reason)
 
     def _wait_without_nodes(self, seconds: float) -> None:
-        """Say once that there is no node, and give up when that lasts."""
+        """Warn once that there is no node, and give up if that lasts."""
         if seconds >= _SAY_AFTER and not self._has_told:
             self._has_told = True
             lines = [f"waiting for a node of the cluster {self.cluster!r}, for {WAIT_FOR_NODES:.0f} s at most"]
@@ -380,11 +430,11 @@ class Membership:
         return "\n".join([f"no node of the cluster {self.cluster!r} can be used", *reasons])
 
     def close(self) -> None:
-        """End what runs on the nodes, and hang up."""
+        """End the actors, and disconnect."""
         members, self._members = list(self._members.values()), {}
         if not self.ray.is_initialized():
             return
-        with contextlib.suppress(Exception):  # the cluster may be gone: nothing is left to end then
+        with contextlib.suppress(Exception):  # the cluster may be gone
             leaving = [member.actor.leave.remote() for member in members if member.state == "ready"]
             if leaving:
                 self.ray.wait(leaving, num_returns=len(leaving), timeout=_FAREWELL)

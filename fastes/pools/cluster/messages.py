@@ -1,4 +1,4 @@
-"""Messages between driver and nodes: each is one bytes object, so that its size is what crosses the wire."""
+"""Messages between driver and nodes. Each is one bytes object, whose size is the traffic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 class Theta(NamedTuple):
-    """A request's parameters, sent as they are.
+    """A request's parameters themselves.
 
     Attributes:
         theta: float32 (num_params,).
@@ -31,13 +31,13 @@ class Theta(NamedTuple):
 
 
 class CachedState(NamedTuple):
-    """A request's parameters, as those of a state that the node holds."""
+    """A request's parameters as a reference to a state that the node holds."""
 
     key: bytes
 
 
 class Step(NamedTuple):
-    """A request's parameters, as those of the state that follows from one that the node holds.
+    """A request's parameters as the step from a state that the node holds.
 
     Attributes:
         before: The key of the state that the node holds.
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
 
 class FullState(NamedTuple):
-    """A request's parameters, as those of a pickled strategy that the node holds afterwards."""
+    """A request's parameters as a pickled strategy, which the node holds from then on."""
 
     strategy: bytes
     key: bytes
@@ -62,11 +62,12 @@ class FullState(NamedTuple):
 class Draws(NamedTuple):
     """The arguments of the draws of a generation's candidates; see es.perturbations.
 
-    seed: of the noise table and of all draws.
-    num_pairs: of the generation, those included that were played before.
-    sigma: standard deviation of the noise; the mean, if each parameter has its own.
-    window_size: parameters that a pair perturbs, 0 for all.
-    progress_remaining: from 1 (start) to 0 (end of the budget), for schedules.
+    Attributes:
+        seed: The seed of the noise table and of all draws.
+        num_pairs: The generation's pairs, with those that an earlier request had.
+        sigma: Standard deviation of the noise; the mean, if each parameter has its own.
+        window_size: Parameters that a pair perturbs, 0 for all.
+        progress_remaining: From 1 (start) to 0 (end of the budget), for schedules.
     """
 
     seed: int
@@ -79,16 +80,17 @@ class Draws(NamedTuple):
 class RequestMessage(NamedTuple):
     """A request without its jobs.
 
-    ticket: of the request, the driver's.
-    generation: as the strategy counts, from 0; -1 for none.
-    parameters: the way to theta that is the shortest for this node.
-    draws: of candidates; None for noise-free episodes of theta on eval_seeds.
-    eval_seeds: environment seeds of these, int64 (n,); (0,) for candidates.
-    normalizer: whose statistics normalise the observations.
-    episodes: settings of the episodes.
-    training: the number of the request's training.
-    sends_rows: whether every candidate's moments come back with its return; else they are asked for as a sum.
-    calls: that environments have been given when they play it, in order.
+    Attributes:
+        ticket: The driver's ticket.
+        generation: As the strategy counts, from 0; -1 for none.
+        parameters: theta in the shortest form for this node.
+        draws: The draws of candidates; None for noise-free episodes of theta on eval_seeds.
+        eval_seeds: Environment seeds of these, int64 (n,); (0,) for candidates.
+        normalizer: Its statistics normalise the observations.
+        episodes: The settings of the episodes.
+        training: The number of the request's training.
+        sends_rows: Whether each candidate's moments are returned with its results; otherwise the driver asks for their sum.
+        calls: The calls that are made on environments before they play the request, in order.
     """
 
     ticket: int
@@ -106,9 +108,10 @@ class RequestMessage(NamedTuple):
 class Range(NamedTuple):
     """Jobs of a request for one node.
 
-    number: counts all ranges, so that no late result is taken for another's.
-    ticket: of the request.
-    runs: of the jobs' numbers, [first, past), int64 (n, 2).
+    Attributes:
+        number: Counts all ranges, so that a late result is never taken for another range's.
+        ticket: The request's.
+        runs: Runs of job numbers, [first, past), int64 (n, 2).
     """
 
     number: int
@@ -117,13 +120,14 @@ class Range(NamedTuple):
 
 
 class Work(NamedTuple):
-    """To a node.
+    """A message to a node.
 
-    number: counts those to it, from 0.
-    open_tickets: of the driver's requests; all others are over.
-    dropped: keys of states to hold no longer.
-    requests: those that the node does not know yet.
-    ranges: to play.
+    Attributes:
+        number: Counts the messages to the node, from 0.
+        open_tickets: The driver's open requests; all others are over.
+        dropped: Keys of states that the node should drop.
+        requests: Requests that the node does not know yet.
+        ranges: Ranges to play.
     """
 
     number: int
@@ -136,16 +140,17 @@ class Work(NamedTuple):
 class Played(NamedTuple):
     """The results of a range's n jobs, in their order.
 
-    number: of the range.
-    returns: means over a job's episodes, float64 (n,).
-    lengths: their total steps, int32 (n,).
-    successes: shares of a job's episodes, float64 (n,), NaN if the environment does not report it.
-    cuts: how many of a job's episodes were cut, int32 (n,).
-    rows: moments of a job's observations, float64 (n, 2, obs_size), if the request's message asks for them; else None.
-    busy_seconds: summed over the node's workers.
-    rerun: jobs run again because their worker died.
-    penalised: the text of one of the exceptions that were made a return of NaN, or ''.
-    infos, has_masks: see `Batch`.
+    Attributes:
+        number: The range's.
+        returns: Means over a job's episodes, float64 (n,).
+        lengths: Their total steps, int32 (n,).
+        successes: Fractions of a job's episodes, float64 (n,), NaN if the environment reports none.
+        cuts: A job's episodes that were cut, int32 (n,).
+        rows: Moments of a job's observations, float64 (n, 2, obs_size), if the request's message asks for them; else None.
+        busy_seconds: Seconds of playing, summed over the node's workers.
+        rerun: Jobs run again because their worker died.
+        penalised: The text of an exception that was made a return of NaN, or ''.
+        infos, has_masks: See `Batch`.
     """
 
     number: int
@@ -162,21 +167,21 @@ class Played(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A range ended with an exception. error: pickled, with its cause."""
+    """A range ended with an exception. error: the pickled exception, with its cause."""
 
     number: int
     error: bytes
 
 
 class StateMismatch(NamedTuple):
-    """The node has no such state, or came to another one: it needs a FullState. why: '' for the former."""
+    """The node needs a FullState: it has no such state, or computed another one. why: '' in the first case."""
 
     number: int
     why: str
 
 
 class Reply(NamedTuple):
-    """From a node. warned: what its pool has warned of."""
+    """A message from a node. warned: the warnings of its pool."""
 
     answers: tuple[Played | Failed | StateMismatch, ...]
     warned: tuple[str, ...]
@@ -185,9 +190,10 @@ class Reply(NamedTuple):
 class Joined(NamedTuple):
     """A node's answer to `join`.
 
-    versions: its versions of the packages that the driver named.
-    refusal: why it cannot be used, or ''.
-    max_ranges: ranges that it takes at a time; 0 if it is refused.
+    Attributes:
+        versions: Its versions of the packages that the driver named.
+        refusal: The reason why it cannot be used, or ''.
+        max_ranges: Ranges that it takes at a time; 0 if it is refused.
     """
 
     versions: dict[str, str]
@@ -196,17 +202,17 @@ class Joined(NamedTuple):
 
 
 def pack(message: Any) -> bytes:
-    """A message of this file, or a MomentSums, as one bytes object."""
+    """Return a message of this file, or a MomentSums, as one bytes object."""
     return pickle.dumps(message, protocol=5)
 
 
 def unpack(content: bytes) -> Any:
-    """Return the message that `pack` was given. Only for bytes of one's own cluster, which could run any code anyway."""
+    """Return the message that `pack` was given. The bytes have to be from the user's own cluster: pickle can run any code."""
     return pickle.loads(content)
 
 
 def runs_of(jobs: Int64) -> Int64:
-    """Job numbers as runs [first, past), int64 (n, 2), in the same order."""
+    """Return job numbers as runs [first, past), int64 (n, 2), in the same order."""
     if not len(jobs):
         return np.zeros((0, 2), dtype=np.int64)
     breaks = np.flatnonzero(np.diff(jobs) != 1) + 1
@@ -214,5 +220,5 @@ def runs_of(jobs: Int64) -> Int64:
 
 
 def jobs_of(runs: Int64) -> Int64:
-    """The job numbers of runs."""
+    """Return the job numbers of runs, int64 (n,)."""
     return np.concatenate([np.arange(first, past, dtype=np.int64) for first, past in runs.tolist()] or [np.zeros(0, np.int64)])

@@ -1,4 +1,4 @@
-"""The actor of a node: an ordinary pool of worker processes, which plays a driver's jobs."""
+"""The actor of a node: it plays a driver's jobs on an ordinary pool of worker processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ROOM = 1 << 29  # bytes that ranges beyond the second may take
 
 
 class _Rows(NamedTuple):
-    """Moments of jobs that were played here and are summed at the end: numbers, moments, observations."""
+    """Moments of jobs that were played here and are summed at the end: job numbers, moments, numbers of observations."""
 
     jobs: Int64
     moments: Float64
@@ -51,12 +51,14 @@ class _Rows(NamedTuple):
 
 
 class Node:
-    """One node of a cluster. `join` comes first; then `work` and `sums`, in any order and concurrently.
+    """One node of a cluster. `join` is called first; then `work` and `sums`, in any order and concurrently.
 
-    Each call of an actor costs CPU time on both sides, which the workers lack if all cores play. So a call of `work` brings all
-    that a node is to do, and returns its answers once the driver can use them.
+    Each call of an actor costs CPU time on both sides, which the workers lack if all cores play. So a call of `work` brings
+    several ranges, and returns answers once the driver can use them. One thread owns the pool.
 
-    One thread owns the pool. name: as messages have it. workers: processes.
+    Args:
+        name: Its name in messages.
+        workers: Its processes.
     """
 
     def __init__(self, name: str, workers: int) -> None:
@@ -64,27 +66,31 @@ class Node:
         self._rows: dict[int, list[_Rows]] = {}
         self._open: dict[int, Range] = {}  # the pool's ticket -> the range
         self._inbox: dict[int, Work] = {}  # by number: calls in several threads come in any order
-        self._taken = 0  # numbers before it were taken out
-        self._last = -1  # the number of the newest
+        self._taken = 0  # the next number to take out
+        self._last = -1  # the newest number
         self._outbox: list[Played | Failed | StateMismatch] = []
         self._wanted: frozenset[int] = frozenset()  # tickets that the driver had open at the last message
-        self._can_wait: dict[int, tuple[int, int]] = {}  # range -> training and generation that its answer may come with
+        self._can_wait: dict[int, tuple[int, int]] = {}  # range -> training and generation whose answers it may wait for
         self._is_due = False  # whether the driver can use an answer now
         self._warned: list[str] = []
         self._changed = threading.Condition()
-        self._bell, self._rope = -1, -1  # a pipe: what is written wakes the pool's thread
+        self._bell, self._rope = -1, -1  # a pipe: a byte in it wakes the pool's thread
         self._is_leaving = False
         self._served = threading.Event()  # the pool's thread has ended
 
     # --- what a driver calls ----------------------------------------------------------------------------------------
 
     def join(self, wanted: dict[str, str], content: bytes, registrations: bytes, first_worker: int = 0) -> bytes:
-        """Make the pool; answers with a Joined.
+        """Make the pool.
 
-        wanted: the driver's versions.
-        content: its PoolSpec, pickled.
-        registrations: what it has registered in Gymnasium.
-        first_worker: the number of the first environment here.
+        Args:
+            wanted: The driver's versions.
+            content: Its PoolSpec, pickled.
+            registrations: The environments that it has registered in Gymnasium, pickled.
+            first_worker: The number of the first environment here.
+
+        Returns:
+            A packed Joined.
         """
         found = versions_of(wanted)
         refusal, max_ranges = differences(wanted, found, self.name), 0
@@ -119,7 +125,7 @@ class Node:
         return max_ranges
 
     def work(self, message: bytes) -> bytes:
-        """Take a Work in, and wait for a Reply to send. Once a newer Work has come, its call waits for the reply instead."""
+        """Take in a packed Work, and wait for a Reply. Once a newer Work has come, this call ends, and that one waits."""
         work: Work = unpack(message)
         with self._changed:
             self._inbox[work.number] = work
@@ -136,7 +142,7 @@ class Node:
         return pack(reply)
 
     def sums(self, ticket: int, runs: Int64) -> bytes:
-        """The MomentSums of jobs that were played here."""
+        """Return the packed MomentSums of jobs that were played here."""
         wanted = np.unique(jobs_of(runs))
         with self._changed:
             kept = list(self._rows.get(ticket, ()))
@@ -169,7 +175,7 @@ class Node:
             while not self._is_leaving:
                 try:
                     answers = self._turn()
-                except Exception as error:  # whatever it is, the driver must not wait for what nobody plays
+                except Exception as error:  # the driver must not wait for ranges that are not played
                     failed, self._open = self._open, {}
                     answers = [Failed(range_.number, _pickled(error)) for range_ in failed.values()]
                 with self._changed:
@@ -182,17 +188,17 @@ class Node:
         self._served.set()
 
     def _all_can_wait(self) -> bool:
-        """Whether everything in the outbox can wait for candidates that are played here.
+        """Whether all answers in the outbox can wait for candidates that are played here.
 
-        The driver asks for a generation's noise-free episodes when the next one's candidates are done: without a lag they are
-        reported before these begin. Candidates that other nodes have played meanwhile no longer count.
+        The driver uses a generation's noise-free episodes when the next generation's candidates are done; without a lag, before
+        these begin. Candidates that other nodes have played meanwhile do not count.
         """
         asked = [self._known.message(range_.ticket) for range_ in self._open.values() if range_.ticket in self._wanted]
         playing = {(each.training, each.generation) for each in asked if each.draws is not None}
         return all(self._can_wait.get(answer.number) in playing for answer in self._outbox)
 
     def _turn(self) -> list[Played | Failed | StateMismatch]:
-        """Begin with what has come, wait, and collect what is finished."""
+        """Begin the ranges that have come, wait, and collect the finished ones."""
         inbox = []
         with self._changed:
             while self._taken not in self._inbox and not self._open and not self._is_leaving:
@@ -206,11 +212,11 @@ class Node:
         try:
             for work in inbox:
                 self._take(work, answers)
-            if inbox or not self._open:  # what is held may be due now
+            if inbox or not self._open:  # answers that were held back may be due now
                 return answers
             self.pool.wait(tuple(self._open))
             done = [ticket for ticket in self._open if self.pool.is_finished(ticket)]
-        except Exception as error:  # the pool has forgotten all requests, and may not have met some that have come
+        except Exception as error:  # the pool has forgotten all requests, and some may not have reached it
             asked = {range_.number for range_ in (*self._open.values(), *(each for work in inbox for each in work.ranges))}
             failed = sorted(asked - {answer.number for answer in answers})
             self._open = {}
@@ -218,11 +224,11 @@ class Node:
         return [self._collect(ticket) for ticket in done]
 
     def _take(self, work: Work, answers: list[Played | Failed | StateMismatch]) -> None:
-        """Begin with a message's ranges. Those whose parameters are not here are answered at once, in `answers`."""
+        """Begin a message's ranges. Those whose parameters are not here are answered at once, in `answers`."""
         self._forget(work)
         for message in work.requests:
             self._known.learn(message)
-        self._known.drop(work.dropped)  # a state that is dropped may be one that this message's follow from
+        self._known.drop(work.dropped)  # only now: states of this message may follow from them
         for range_ in work.ranges:
             request = self._known.find(range_.ticket)
             if isinstance(request, StateMismatch):
@@ -233,7 +239,7 @@ class Node:
                 self._open[self.pool.submit(request._replace(jobs=jobs_of(range_.runs)))] = range_
 
     def _forget(self, work: Work) -> None:
-        """Drop everything of requests that are over, unless it is still played."""
+        """Drop requests that are over, unless they are still played."""
         self._wanted = frozenset(work.open_tickets)
         needed = {*self._wanted, *(range_.ticket for range_ in self._open.values())}
         self._known.forget(needed)
@@ -260,9 +266,9 @@ class Node:
 
 
 def max_ranges_for(spec: PoolSpec, workers: int) -> int:
-    """Ranges that a node takes at a time: one per worker at the end of a generation, as far as memory goes; at least 2.
+    """Return the ranges that a node takes at a time: one per worker at the end of a generation, if memory allows; at least 2.
 
-    Each training has room for all of them: they may all be of one.
+    Each training has room for all of them, since all may be of one training.
     """
     one = sum(training.candidates.size() for training in spec.layout(0).trainings)
     return max(2, min(workers + 2, _ROOM // max(one, 1)))
@@ -276,7 +282,7 @@ def _played(number: int, batch: Batch, with_rows: bool) -> Played:
 
 
 def _pickled(error: Exception) -> bytes:
-    """An exception with its cause, which a driver may be unable to load."""
+    """Pickle an exception, with its cause apart, which the driver may be unable to load."""
     cause: bytes = b""
     with contextlib.suppress(Exception):
         cause = cloudpickle.dumps(error.__cause__)

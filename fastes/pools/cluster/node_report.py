@@ -1,4 +1,4 @@
-"""The versions that a node has installed, and why it cannot play for a driver that has others."""
+"""The versions of packages on which results depend: a node has to have the driver's."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ _MISSING = "not installed"
 
 
 def wanted_versions(source: EnvSource) -> dict[str, str]:
-    """Name -> version of all that results depend on: of the environment's own package, too."""
+    """Return name -> version of the packages on which results depend, with the environment's own."""
     torch = "torch" if "torch" in sys.modules else None  # a policy's, or an environment's
     names = [*_ALWAYS, *(name for name in ("mujoco", torch, _package_of(source)) if name)]
     return versions_of(dict.fromkeys(name for name in names if version_of(name) != _MISSING))
 
 
 def versions_of(names: Mapping[str, object]) -> dict[str, str]:
-    """The versions of these names here."""
+    """Return the versions of these packages on this machine."""
     return {name: version_of(name) for name in names}
 
 
 @cache
 def version_of(name: str) -> str:
+    """Return the version of a package, of Python, or of the machine."""
     if name == "python":
         return platform.python_version()
     if name == "machine":
@@ -46,7 +47,7 @@ def version_of(name: str) -> str:
 
 
 def _digest() -> str:
-    """A hash of FastES's own files: two checkouts of one version may differ."""
+    """Hash FastES's own files: two checkouts of one version may differ."""
     root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -56,7 +57,7 @@ def _digest() -> str:
 
 
 def _package_of(source: EnvSource) -> str | None:
-    """The installed package that has the environment's class or its factory; None if there is no such package."""
+    """Return the installed package of the environment's class or factory; None if there is none."""
     place = source.spec.entry_point if source.spec is not None else source.factory
     module = place.partition(":")[0] if isinstance(place, str) else getattr(place, "__module__", None)
     top = (module or "__main__").partition(".")[0]
@@ -64,7 +65,7 @@ def _package_of(source: EnvSource) -> str | None:
 
 
 def differences(wanted: Mapping[str, str], found: Mapping[str, str], node: str) -> str:
-    """A table of the packages whose versions differ between node and driver; '' if none do."""
+    """Return a table of the packages whose versions differ between driver and node; '' if none do."""
     odd = [(name, version, found.get(name, _MISSING)) for name, version in wanted.items() if found.get(name) != version]
     if not odd:
         return ""

@@ -1,4 +1,4 @@
-"""The pool of a Ray cluster: it hands out jobs to the nodes, gathers what they gave, and bears that nodes come and go."""
+"""The pool of a Ray cluster: it hands out jobs to nodes and gathers their results, while nodes may come and go."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from fastes.system.interrupts import interrupts_wait
 from fastes.system.limits import check_memory, in_bytes
 
 _TICK = 0.25  # seconds between looks for jobs that are late
-_LARGE = 1 << 16  # bytes from which on a message goes through Ray's store
-_ENOUGH = 1 << 14  # bytes of theta that are sent rather than followed
-_SUM_SECONDS, _SUM_SECONDS_A_VALUE = 5.0, 1e-6  # for a node to add moments up: many times what it needs
+_LARGE = 1 << 16  # bytes from which on a message is sent through Ray's store
+_ENOUGH = 1 << 14  # bytes of theta up to which it is sent, and nodes take no steps
+_SUM_SECONDS, _SUM_SECONDS_A_VALUE = 5.0, 1e-6  # for a node to sum moments: many times the time that it needs
 _KEYS = 4096  # of states that were submitted
 
 
 class _Asked(NamedTuple):
-    """A sum that a node was asked for; late: the time at which it is given up."""
+    """A sum that a node was asked for. late: the time at which it is given up."""
 
     owner: OpenTicket
     member: Member
@@ -40,14 +40,14 @@ class _Asked(NamedTuple):
 
 
 class _Order(NamedTuple):
-    """A range that a node is to be sent."""
+    """A range to send to a node, and its request."""
 
     range: Range
     owner: OpenTicket
 
 
 class RayPool(Pool):
-    """Plays requests on the nodes of a Ray cluster. They may come and go; others play what was lost with one.
+    """Plays requests on the nodes of a Ray cluster, which may come and go: other nodes play the jobs of a lost one.
 
     Args:
         cluster: 'auto', 'host:port' or 'ray://host:port'.
@@ -105,7 +105,7 @@ class RayPool(Pool):
         return self._nodes
 
     def place_table(self, table: NoiseTable, training: int = 0) -> None:
-        """Have a training's noise table in the driver's own memory, which its updates need."""
+        """Place a training's noise table in the driver's memory, where its updates need it."""
         if self._tables is None:
             raise ClusterError("this pool is closed: open it before it is used")
         self._tables.place(table, training)
@@ -113,7 +113,7 @@ class RayPool(Pool):
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> int:
-        """Keep a request until `wait` hands it out: candidates may go before noise-free episodes that came earlier."""
+        """Store a request until `wait` hands it out: candidates may precede noise-free episodes that were submitted earlier."""
         self._last_ticket += 1
         open_ = OpenTicket(self._last_ticket, request, self.spec)
         scalars, before, strategy = self._follows(request), None, request.strategy
@@ -129,7 +129,7 @@ class RayPool(Pool):
         return open_.number
 
     def _follows(self, request: Request) -> bool:
-        """Whether nodes take the steps themselves: where the fitness of all candidates is less to send than theta."""
+        """Whether nodes take the steps themselves: if the fitness of all candidates is smaller than theta."""
         each = None if request.perturbations is None else request.perturbations.sigma_each
         theta = request.theta.nbytes + (0 if each is None else each.nbytes)
         return theta > max(_ENOUGH, 16 * self.spec.trainings[request.training].num_pairs)
@@ -141,7 +141,11 @@ class RayPool(Pool):
         return self._tickets[ticket].is_finished
 
     def wait(self, tickets: Collection[int]) -> None:
-        """Also raises ClusterError if no node can be used, or all were lost and none came for long."""
+        """Return once one of these requests is finished.
+
+        Raises:
+            ClusterError: If no node can be used, or all were lost and none has come for long.
+        """
         nodes = self._connected
         nodes.begin_waiting()
         try:
@@ -172,7 +176,7 @@ class RayPool(Pool):
         LOG.info(said, perturbations.generation + 1, down, up, len(nodes.ready()), theta, fitness)
 
     def forget(self) -> None:
-        """All requests; what nodes still play for them is dropped when it comes."""
+        """Drop all requests; results that nodes still send are ignored."""
         self._tickets.clear()
         self._parameters.clear()
         self._sums.clear()
@@ -180,14 +184,14 @@ class RayPool(Pool):
     # --- one turn ---------------------------------------------------------------------------------------------------
 
     def _turn(self, nodes: Membership) -> None:
-        """Look after nodes, hand out, and meet what comes first."""
+        """Look for new and lost nodes, hand out jobs, and handle the answers that come."""
         nodes.look()
         self._hand_out(nodes)
         self._give_up_late_sums()
         refs = {**nodes.awaited(), **{ref: asked.member for ref, asked in self._sums.items()}}
         for ref in nodes.wait(list(refs), _TICK):
             if nodes.find(refs[ref].node_id) is refs[ref]:  # it was not lost by what came before
-                with interrupts_wait():  # what a node has said is booked, or it would be waited for in vain
+                with interrupts_wait():  # an answer that is lost would be waited for in vain
                     self._handle(nodes, ref, refs[ref])
 
     def _handle(self, nodes: Membership, ref: Any, member: Member) -> None:
@@ -231,11 +235,11 @@ class RayPool(Pool):
             self._played = StepsPlayed(candidates, evaluations + steps)
 
     def steps_played(self) -> StepsPlayed:
-        """Steps of episodes that nodes have reported; running ones are not among them."""
+        """Return the steps of episodes that nodes have reported, without running ones."""
         return self._played
 
     def _correct(self, member: Member, open_: OpenTicket, answer: StateMismatch) -> None:
-        """A node is not where the driver is: its range is handed out again, with a whole state."""
+        """Hand a range out again, with a whole state: the node's state is not the driver's."""
         open_.schedule.give_up(answer.number)
         if member.distrust(open_.number, answer.number) and answer.why:
             member.failures += 1
@@ -253,7 +257,7 @@ class RayPool(Pool):
                     self._sums[ref] = _Asked(open_, member, late)
 
     def _give_up_late_sums(self) -> None:
-        """A node that was cut off has the only moments of its jobs: others play them again."""
+        """Let other nodes play the jobs again whose moments only a node has that was cut off."""
         now = time.monotonic()
         for ref, asked in list(self._sums.items()):
             if asked.late < now:
@@ -268,9 +272,9 @@ class RayPool(Pool):
     # --- handing out ------------------------------------------------------------------------------------------------
 
     def _hand_out(self, nodes: Membership) -> None:
-        """Jobs to all nodes that can take any, at most one message to each.
+        """Send jobs to all nodes that can take any, with at most one message to each.
 
-        The oldest request's candidates come first and noise-free episodes last; without a lag these come first.
+        The oldest request's candidates come first and noise-free episodes last; or these first, if the spec says so.
         """
         now, ready = time.monotonic(), nodes.ready()
         members = [member for member in ready if not member.is_late(now)] or ready
@@ -292,19 +296,19 @@ class RayPool(Pool):
                     if not member.ranges:
                         given[member] += self._help_out(member, open_ones)
             for member, orders in given.items():
-                is_unheard = member.ranges and not member.calls  # somebody has to bring what it will say
+                is_unheard = member.ranges and not member.calls  # a call has to wait for its answers
                 if orders or is_unheard or member.plays_what_is_over(self._tickets.keys()):
                     self._send(nodes, member, orders)
 
     def _counts(self, open_: OpenTicket, load: Load, all_workers: int) -> list[int]:
-        """Jobs of the next ranges for a node. Evaluations that go before candidates need not wait for an idle worker there."""
+        """Choose the sizes of a node's next ranges. Evaluations that precede candidates need no idle worker."""
         if counts := sizes(open_.schedule.waiting, load, all_workers):
             return counts
         goes_before = self.spec.evaluations_first and not open_.is_candidates
         return [1] if goes_before and load.ranges < load.max_ranges else []
 
     def _help_out(self, member: Member, open_ones: Iterable[OpenTicket]) -> list[_Order]:
-        """Give a node that has nothing to do what others take long for."""
+        """Give a node without jobs those that other nodes take long for."""
         for open_ in open_ones:
             if late := open_.schedule.late(member.node_id, time.monotonic()):
                 taken = late[: min(member.workers, member.max_ranges)]
@@ -312,7 +316,7 @@ class RayPool(Pool):
         return []
 
     def _give(self, member: Member, open_: OpenTicket, parts: list[Int64]) -> list[_Order]:
-        """Note that a node has ranges from now on."""
+        """Note new ranges of a node, and return what to send."""
         first, self._last_range = self._last_range + 1, self._last_range + len(parts)
         paces = [pace for each in self._connected.ready() if (pace := each.pace(open_.is_candidates)) is not None]
         numbers = range(first, first + len(parts))
@@ -335,21 +339,21 @@ class RayPool(Pool):
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End what runs on the nodes, and hang up."""
+        """End the actors, and disconnect."""
         self.forget()
         nodes, self._nodes, self._tables = self._nodes, None, None
         if nodes is not None:
             nodes.close()
 
     def reset_after_fork(self) -> None:
-        """In a forked copy: the connection is its parent's."""
+        """Release the connection in a forked copy: it is the parent's."""
         keep_unused(self._nodes, self._sums, *self._tickets.values())  # finalisers would speak to the cluster
         self._sums, self._tickets, self._parameters = {}, {}, {}
         self._is_copy, self._nodes = self._is_copy or self._nodes is not None, None
 
 
 def _loaded(content: bytes) -> BaseException:
-    """An exception of a node, with its cause where that can be loaded here."""
+    """Load an exception of a node, with its cause if that can be loaded here."""
     whole, cause = pickle.loads(content)
     try:
         error: BaseException = pickle.loads(whole)

@@ -1,4 +1,4 @@
-"""States of a training that a node holds itself, and moves on by the same steps as the driver; and requests made of them."""
+"""States of trainings that a node holds and updates by the same steps as the driver, and requests that are made from them."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Strategy(Protocol):
 
 
 class NotHeld(KeyError):
-    """A state that the node does not have."""
+    """The node does not have a state."""
 
 
 class Diverged(ValueError):
-    """The node came to another state than the driver."""
+    """The node computed another state than the driver."""
 
 
 def key_of(strategy: Strategy, training: int) -> bytes:
-    """A hash of everything that a step depends on, and that steps change or trainings differ in, 16 bytes.
+    """Hash a state and its hyperparameters to 16 bytes.
 
-    Each training has keys of its own: trainings may differ in what is not hashed, such as functions, or the noise table's size.
+    Each training has keys of its own, since trainings may differ in things that are not hashed, such as functions.
     """
     own = [value for value in vars(strategy.hyperparameters).values() if not callable(value)]
     digest = hashlib.sha256(f"{training} {strategy.seed} {strategy.generation} {own}".encode())
@@ -63,23 +63,23 @@ def key_of(strategy: Strategy, training: int) -> bytes:
 
 
 def key_of_theta(theta: Float32) -> bytes:
-    """The first 16 bytes of theta's SHA-256: float32 (num_params,), bit for bit."""
+    """Hash theta, float32 (num_params,), to 16 bytes."""
     return hashlib.sha256(theta.tobytes()).digest()[:16]
 
 
 class Replicas:
-    """States by their keys, and by those of their parameters."""
+    """States by their keys, and parameters by theirs."""
 
     def __init__(self) -> None:
         self._states: dict[bytes, Strategy] = {}
         self._thetas: dict[bytes, Float32] = {}
 
     def find(self, wanted: CachedState | Step | FullState, table: NoiseTable | None, training: int = 0) -> Strategy:
-        """The state that is meant, made first if it is new. On an error it holds what it held before.
+        """Return a state, which is made first if it is new. An error changes nothing.
 
         Raises:
             NotHeld: If the state, or the one that it follows from, is not here.
-            Diverged: If it is not what the driver has.
+            Diverged: If the new state is not the driver's.
         """
         if isinstance(wanted, FullState):
             state: Strategy = pickle.loads(wanted.strategy)
@@ -95,13 +95,17 @@ class Replicas:
         return self._state(wanted.key)
 
     def theta(self, key: bytes) -> Float32:
-        """The parameters of any state that is held, by their own key."""
+        """Return the parameters of a state by their own key.
+
+        Raises:
+            NotHeld: If no state has them.
+        """
         if key not in self._thetas:
             raise NotHeld(key)
         return self._thetas[key]
 
     def drop(self, key: bytes) -> None:
-        """Hold a state no longer."""
+        """Drop a state."""
         state = self._states.pop(key, None)
         if state is not None:
             self._thetas = {key_of_theta(other.theta): other.theta for other in self._states.values()}
@@ -124,7 +128,7 @@ class KnownRequests:
     """The driver's requests, made again from its messages.
 
     Args:
-        spec: The node's pool has it.
+        spec: The node's pool's.
         place_table: `Pool.place_table` of that pool.
     """
 
@@ -136,7 +140,7 @@ class KnownRequests:
         self._found: dict[int, Request | StateMismatch | Exception] = {}
 
     def learn(self, message: RequestMessage) -> None:
-        """Make a request from its message. An exception is kept: a state may need a module or memory that is not here."""
+        """Make a request from its message. An exception is stored: a state may need a module or memory that the node lacks."""
         self._messages[message.ticket] = message
         try:
             self._found[message.ticket] = self._made(message)
@@ -147,11 +151,11 @@ class KnownRequests:
         return self._messages[ticket]
 
     def find(self, ticket: int) -> Request | StateMismatch | Exception:
-        """A request of all its jobs, or why there is none."""
+        """Return a request of all its jobs, or the reason why there is none."""
         return self._found.get(ticket, StateMismatch(0, ""))
 
     def forget(self, needed: Set[int]) -> None:
-        """All requests but these."""
+        """Drop all requests except these."""
         for known in (self._messages, self._found):
             for ticket in known.keys() - needed:
                 del known[ticket]
@@ -192,7 +196,7 @@ class KnownRequests:
         )
 
     def _table(self, training: int) -> NoiseTable:
-        """A training's noise table, drawn here from its seed."""
+        """Return a training's noise table, which is drawn from its seed."""
         table = self._tables.get(training)
         if table is None:
             needs = self._spec.trainings[training]
@@ -203,7 +207,7 @@ class KnownRequests:
 
 
 def _drawn(message: RequestMessage, draws: Draws, wanted: Theta, table: NoiseTable, episodes: int) -> Perturbations:
-    """A generation's candidates, as EvolutionStrategy.ask draws them."""
+    """Draw a generation's candidates as EvolutionStrategy.ask does."""
     size = len(wanted.theta)
     drawn = draw_pairs(draws.seed, message.generation, draws.num_pairs, episodes, size, table.size)
     windows = None

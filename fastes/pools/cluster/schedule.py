@@ -1,4 +1,4 @@
-"""A request that a cluster works on: its jobs that wait, are out on a node or are done, and their results so far."""
+"""A request on a cluster: its jobs that wait, are on a node or are done, and their results so far."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fastes.rollout.job import Batch, PoolSpec, Request
 from fastes.rollout.last_infos import Info
 from fastes.rollout.obs_normalizer import EXACT_ABOVE, MomentSums
 
-_AT_ONCE = 64  # jobs for each worker that one range has at most: who joins later should find some
-_SINGLE = 64  # jobs at the end for which a message each costs little
-_COPIES = 3  # of one job that are out at the same time
+_AT_ONCE = 64  # the most jobs of a range, per worker: a node that joins later should find some
+_SINGLE = 64  # jobs at the end that may cost one message each
+_COPIES = 3  # nodes that may play one job at the same time
 
 
 class Load(NamedTuple):
@@ -23,7 +23,7 @@ class Load(NamedTuple):
 
     Attributes:
         workers: Its processes.
-        ranges, jobs: The ranges that it has, and their jobs.
+        ranges, jobs: The numbers of its ranges and of their jobs.
         max_ranges: Ranges that it takes at a time.
     """
 
@@ -34,19 +34,27 @@ class Load(NamedTuple):
 
 
 def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
-    """How many jobs the next ranges of a node have, so that its workers never idle and all nodes end together.
+    """Choose the sizes of a node's next ranges, so that its workers never idle and all nodes end together.
 
-    Guided self-scheduling (Polychronopoulos and Kuck 1987): half of a node's share of what waits, so ranges get smaller. They
-    are whole rounds of the node's workers, since a range is answered when its last job has ended, and a part of a round would
-    leave workers idle until then. Two are out at a time: one is played while the answer for the other is under way. The last
-    jobs go to idle nodes, one per range, up to max_ranges: half a round of all workers, but at least 64 jobs or
-    two rounds, whichever is less.
+    Guided self-scheduling (Polychronopoulos and Kuck 1987): a range is half of the node's share of the waiting jobs, so ranges
+    get smaller. It is a whole number of rounds of the node's workers: it is answered when its last job has ended, and a part of
+    a round would leave workers idle until then. A node has two at a time: one is played while the answer to the other travels.
+    The last jobs go to idle nodes, one per range, up to max_ranges. They are half a round of all workers, but at least 64 jobs
+    or two rounds, whichever is less.
+
+    Args:
+        waiting: The request's jobs that wait.
+        load: The node's.
+        all_workers: Workers of all nodes.
+
+    Returns:
+        Jobs of each range; [] if the node should get none now.
     """
     free = load.max_ranges - load.ranges
     if not waiting or free <= 0:
         return []
     most = _AT_ONCE * load.workers
-    if load.workers == all_workers:  # there is nobody to leave anything to
+    if load.workers == all_workers:  # no other node needs any
         return [] if load.jobs >= most else [min(waiting, most)]
     ahead = waiting - max(all_workers // 2, min(2 * all_workers, _SINGLE))
     if ahead > 0:
@@ -59,7 +67,7 @@ def sizes(waiting: int, load: Load, all_workers: int) -> list[int]:
 
 
 class InFlight(NamedTuple):
-    """A range that a node has. late: the time from which on others may play its jobs, too."""
+    """A range that a node has. late: the time after which other nodes may play its jobs, too."""
 
     node: Hashable
     jobs: Int64
@@ -67,18 +75,20 @@ class InFlight(NamedTuple):
 
 
 class Schedule:
-    """The jobs of one request. A job's first result counts; a later one, or one of a node that was given up, does not.
+    """The jobs of one request. A job's first result counts; a later one, or one from a lost node, does not.
 
-    jobs: their numbers, int64 (n,), in the order in which they are given out.
-    done: which of them have a result, (n,).
-    owner: which node's result that is.
+    Attributes:
+        jobs: Their numbers, int64 (n,), in the order of playing.
+        done: Whether each has a result, bool (n,).
+        owner: The node of each result.
+        rerun: Jobs given out again because their node was lost.
     """
 
     def __init__(self, jobs: Int64) -> None:
         self.jobs = jobs
         self.done = np.zeros(len(jobs), dtype=bool)
         self.owner: list[Hashable] = [None] * len(jobs)
-        self.rerun = 0  # jobs given out again because their node was lost
+        self.rerun = 0
         self._at = {job: at for at, job in enumerate(jobs.tolist())}
         self._waiting = deque(jobs.tolist())
         self._out: dict[int, InFlight] = {}
@@ -92,20 +102,24 @@ class Schedule:
         return bool(self.done.all())
 
     def positions(self, jobs: Int64) -> Int64:
-        """The positions of these jobs in `jobs`."""
+        """Return the positions of these jobs in `jobs`."""
         return np.array([self._at[job] for job in jobs.tolist()], dtype=np.int64)
 
     def take(self, count: int) -> Int64:
-        """The next jobs that wait."""
+        """Take the next waiting jobs out."""
         taken = [self._waiting.popleft() for _ in range(min(count, len(self._waiting)))]
         return np.array(taken, dtype=np.int64)
 
     def give(self, number: int, out: InFlight) -> None:
-        """A node has a range of jobs now."""
+        """Note that a node has a range of jobs."""
         self._out[number] = out
 
     def finish(self, number: int) -> tuple[Int64, Int64] | None:
-        """A range is answered: which of its jobs had no result, and where these are in `jobs`. None for unknown ones."""
+        """Note that a range is answered.
+
+        Returns:
+            The indices in the range of jobs that had no result, and their positions in `jobs`; None for an unknown range.
+        """
         out = self._out.pop(number, None)
         if out is None:
             return None
@@ -117,13 +131,13 @@ class Schedule:
         return fresh, at[fresh]
 
     def give_up(self, number: int) -> None:
-        """A range will not be answered: its jobs wait again, unless another node has them."""
+        """Note that a range will not be answered: its jobs wait again, unless another node has them."""
         out = self._out.pop(number, None)
         if out is not None:
             self._wait_again(out.jobs[~self.done[self.positions(out.jobs)]])
 
     def lose(self, node: Hashable) -> None:
-        """A node is gone, with all that it had."""
+        """Note that a node is gone: all its jobs wait again."""
         before = len(self._waiting)
         for number in [number for number, out in self._out.items() if out.node == node]:
             self.give_up(number)
@@ -141,7 +155,7 @@ class Schedule:
         self._waiting.extendleft(job for job in reversed(jobs.tolist()) if job not in known)
 
     def late(self, node: Hashable, now: float) -> list[int]:
-        """Jobs that wait for a node that is much slower than others, the latest first, for one that has none of them."""
+        """Return jobs of nodes that are much slower than others, the latest first, which this node does not have."""
         copies: dict[int, int] = {}
         mine: set[int] = set()
         for out in self._out.values():
@@ -154,7 +168,7 @@ class Schedule:
         return [job for job in dict.fromkeys(found) if job not in mine and copies[job] < _COPIES]
 
     def by_owner(self, at: Iterable[int]) -> dict[Hashable, list[int]]:
-        """Places in `jobs`, by the node whose result counts."""
+        """Group positions in `jobs` by the node whose result counts."""
         found: dict[Hashable, list[int]] = {}
         for position in at:
             found.setdefault(self.owner[position], []).append(position)
@@ -162,9 +176,17 @@ class Schedule:
 
 
 class OpenTicket:
-    """A request that was submitted and is not collected.
+    """A request that was submitted and not yet collected.
 
-    number: its ticket. error: what `collect` will raise. down, up: bytes of traffic. obs_size: values of an observation.
+    Attributes:
+        number: Its ticket.
+        request: The request.
+        schedule: Its jobs.
+        is_candidates: Whether it has candidates, and not noise-free episodes.
+        error: The exception that `collect` will raise.
+        down, up: Bytes of traffic.
+        obs_size: Values of an observation.
+        sends_rows: Whether nodes return each candidate's moments; otherwise they are asked for sums.
     """
 
     def __init__(self, number: int, request: Request, spec: PoolSpec) -> None:
@@ -193,7 +215,7 @@ class OpenTicket:
         return self.error is not None or (self.schedule.all_done and not self._unsummed.any())
 
     def book(self, played: Played) -> bool:
-        """Keep the results that are the first of their jobs; False where the range was given up."""
+        """Store results that are the first of their jobs. Returns False if the range was given up."""
         finished = self.schedule.finish(played.number)
         if finished is None:
             return False
@@ -213,7 +235,7 @@ class OpenTicket:
         return True
 
     def sums_to_ask_for(self) -> dict[Hashable, Int64]:
-        """When all jobs are done: node -> jobs of which it has the moments, once."""
+        """Return node -> jobs whose moments it has, once all jobs are done. Each sum is asked for once."""
         if not self.schedule.all_done or self._sums is None:
             return {}
         open_ = set(np.flatnonzero(self._unsummed).tolist()).difference(*(at.tolist() for at in self._asked.values()))
@@ -222,14 +244,14 @@ class OpenTicket:
         return {node: self.schedule.jobs[at] for node, at in found.items()}
 
     def add_sums(self, node: Hashable, sums: MomentSums) -> None:
-        """Add the sums that a node was asked for."""
+        """Add the sums of a node that was asked for them."""
         at = self._asked.pop(node, None)
         if at is not None and self._sums is not None:
             self._sums += sums
             self._unsummed[at] = False
 
     def lose(self, node: Hashable) -> None:
-        """A node is gone: what it was to do, and what only it has, is to be done again."""
+        """Note that a node is gone: its jobs, and those whose moments only it has, wait again."""
         self.schedule.lose(node)
         self._asked.pop(node, None)
         unsummed = np.flatnonzero(self._unsummed & self.schedule.done)
@@ -237,7 +259,7 @@ class OpenTicket:
             self.schedule.undo(np.array(lost, dtype=np.int64))
 
     def batch(self) -> Batch:
-        """All results, as those of a local pool."""
+        """Return all results as a local pool does."""
         jobs = self.schedule.jobs
         paired = self.is_candidates and len(jobs) == 2 * len(np.unique(jobs // 2))
         shape = (-1, 2) if paired else (-1,)
