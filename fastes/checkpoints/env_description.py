@@ -1,4 +1,4 @@
-"""How a checkpoint names its environment: by an id that this process has registered, and harmless arguments."""
+"""The description of an environment in a checkpoint: an id that the reading process has registered, and harmless arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ from fastes.errors import EnvironmentUnavailable
 
 
 class CannotRebuild(EnvironmentUnavailable):
-    """A checkpoint's environment cannot be built from the file. reason: why, without the advice for Python."""
+    """A checkpoint's environment cannot be built from the file.
+
+    Attributes:
+        reason: The message without the advice for Python.
+    """
 
     def __init__(self, reason: str, advice: str) -> None:
         super().__init__(f"{reason}{advice}")
@@ -28,21 +32,21 @@ class CannotRebuild(EnvironmentUnavailable):
 
 
 _LOST = "lost"
-WRAPPERS = "the wrappers"  # begins why there is no description of an environment in some
+WRAPPERS = "the wrappers"  # beginning of the reason why an environment in wrappers is not described
 MAY_NAME_CODE = "that may name a file or a module"  # of an environment's arguments
-# ids of Gymnasium's own whose arguments name code
+# ids of Gymnasium whose arguments name code
 _COMPATIBILITY = ("GymV21Environment-v0", "GymV26Environment-v0")
 
 
 def to_json(source: EnvSource) -> dict[str, Any] | None:
-    """What a checkpoint keeps: id and arguments, or None where that would not rebuild the environment.
+    """Return id and arguments for a checkpoint, or None if these would not rebuild the environment.
 
-    Arguments that are not JSON stay out; 'lost' says in words what they were.
+    Arguments that are not JSON are left out; 'lost' describes them in words.
     """
     spec = source.spec
     if spec is None or not source.rebuilds:
         return None
-    defaults = DEFAULTS if spec.id == ATARI else {}  # they may change, and what was trained on does not
+    defaults = DEFAULTS if spec.id == ATARI else {}  # they may change, what the policy was trained on must not
     kwargs = {**defaults, **spec.kwargs, **source.make_kwargs}
     registered = gymnasium.registry[spec.id]
     if spec.max_episode_steps != registered.max_episode_steps:
@@ -59,7 +63,7 @@ def to_json(source: EnvSource) -> dict[str, Any] | None:
 
 
 def reason_for_none(source: EnvSource) -> str:
-    """Why `to_json` has nothing to say, in words; '' where it has."""
+    """Return why `to_json` returns None, in words; '' if it does not."""
     if isinstance(source.factory, Copies) and source.changes is None:
         return f"it was a copy of an object, {source.name!r}"
     if source.factory is not None and source.changes is None:
@@ -76,25 +80,30 @@ def reason_for_none(source: EnvSource) -> str:
 
 
 def _written(value: Any) -> tuple[Any] | None:
-    """A value as JSON has it, in a tuple; None where JSON would give another one back."""
+    """Return a value as JSON has it, in a tuple; None if JSON would give another value back."""
     try:
         written = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         return None
-    return (written,) if same(written, _with_lists(value)) else None  # numbers as keys would be texts, enums of str plain words
+    return (written,) if same(written, _with_lists(value)) else None  # keys that are numbers would become strings
 
 
 def _with_lists(value: Any) -> Any:
-    """Tuples as lists: JSON knows no others."""
+    """Return a value with tuples as lists, as JSON has them."""
     if isinstance(value, dict):
         return {key: _with_lists(inner) for key, inner in value.items()}
     return [_with_lists(inner) for inner in value] if type(value) in (list, tuple) else value
 
 
 def from_json(data: Mapping[str, Any] | None, kept_out: str = "") -> EnvSource:
-    """The source that `to_json` described. Only ids that this process has registered are built: a file names no code.
+    """Return the source that `to_json` described. Only ids that this process has registered are built: a file names no code.
 
-    kept_out: why there is nothing, as `reason_for_none` said.
+    Args:
+        data: The description, None without one.
+        kept_out: The reason why there is none, from `reason_for_none`.
+
+    Raises:
+        CannotRebuild: No description, an id that is not registered, or arguments that are missing or may name code.
     """
     if data is None:
         why = f": {kept_out}" if kept_out else " (a factory, wrappers, or an id that was not registered)"
@@ -106,7 +115,7 @@ def from_json(data: Mapping[str, Any] | None, kept_out: str = "") -> EnvSource:
     register_atari(env_id)
     if env_id not in gymnasium.registry:
         raise CannotRebuild(
-            f"environment {env_id!r} of the checkpoint is not registered here",  # nobody typed it: no guess at its spelling
+            f"environment {env_id!r} of the checkpoint is not registered here",  # not typed by the user: no hint
             "; import the package that registers it first, or pass env=",
         )
     if env_id == ATARI:
@@ -115,7 +124,7 @@ def from_json(data: Mapping[str, Any] | None, kept_out: str = "") -> EnvSource:
 
 
 def check_nothing_lost(data: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """CannotRebuild that names the arguments which `to_json` could not keep and nobody has given."""
+    """Raise CannotRebuild for arguments that `to_json` could not keep and that are not given."""
     missing = {name: words for name, words in data.get(_LOST, {}).items() if name not in given}
     if missing:
         named = ", ".join(f"{name} ({words})" for name, words in missing.items())
@@ -127,10 +136,12 @@ def check_nothing_lost(data: Mapping[str, Any], given: Mapping[str, Any]) -> Non
 
 
 def source_of_id(env_id: str, data: Mapping[str, Any] | None, given: Mapping[str, Any] | None = None) -> EnvSource:
-    """The source of an id that is given beside a file. Where the file names it, too, with the file's arguments.
+    """Return the source of an id that is given for a file; if the file has the same id, with the file's arguments.
 
-    data: what `to_json` described.
-    given: arguments in place of the file's; those that the file could not keep come on top of them.
+    Args:
+        env_id: The id.
+        data: The file's description of its environment.
+        given: Arguments in place of the file's, or in addition, if the file could not keep all.
     """
     bare = env_id.rpartition(":")[2]
     named = data is not None and bare == data["id"]
@@ -149,13 +160,13 @@ def source_of_id(env_id: str, data: Mapping[str, Any] | None, given: Mapping[str
 
 
 def _game_of(data: Mapping[str, Any]) -> str | None:
-    """ale-py's id of the game, where a file plays one in the environment of FastES."""
+    """Return ale-py's id of the game that a file plays in FastES's Atari environment; None for another one."""
     game = data.get("kwargs", {}).get("game") if data["id"] == ATARI else None
     return ale_id(game) if isinstance(game, str) else None
 
 
 def plain_kwargs(data: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that a checkpoint has for its environment, or CannotRebuild when they may name code or a file."""
+    """Return a checkpoint's arguments for its environment; CannotRebuild if they may name code or a file."""
     env_id, kwargs = str(data["id"]), dict(data.get("kwargs", {}))
     if kwargs.get("max_episode_steps", 0) is None:  # of a file of an older version
         kwargs["max_episode_steps"] = -1

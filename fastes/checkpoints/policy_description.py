@@ -1,4 +1,4 @@
-"""How a checkpoint describes its policy: written from a spec, and read back with every check that the C core relies on."""
+"""The description of a policy in a checkpoint, read back with every check that the C core relies on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
 
 
 def describe_policy(spec: AnySpec) -> dict[str, Any]:
-    """What a file says of the policy; of a custom one, only what tells whether another fits."""
+    """Return the description of a policy; for a custom one, only what shows whether another policy fits."""
     data: dict[str, Any] = {"obs_shape": list(spec.obs_shape), "flattened": spec.flattened}
     if isinstance(spec, PolicySpec):
         data |= describe_layers(spec.layers)
@@ -50,7 +50,7 @@ def describe_policy(spec: AnySpec) -> dict[str, Any]:
 
 
 def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> AnySpec:
-    """The policy, from the file alone: acting needs no environment. A custom one has to be passed, and to fit."""
+    """Return the policy from the file alone, without an environment. A custom policy has to be passed, and to fit."""
     stored, settings = require(checkpoint.data, "policy", dict), require(checkpoint.data, "settings", dict)
     if "kind" in stored:
         return _custom_spec(checkpoint, stored, settings, policy)
@@ -83,7 +83,7 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
 
 
 def _check_settings_made(spec: PolicySpec, settings: Mapping[str, Any]) -> None:
-    """CheckpointError unless the policy is the one that the file's settings describe: the next `load` builds on these."""
+    """Raise CheckpointError unless the file's settings describe the same policy: later changes build on these."""
     policy, kwargs = require(settings, "policy", str, within="settings."), settings.get("policy_kwargs", {})
     if policy not in POLICIES:
         raise damaged("settings.policy", policy)
@@ -100,7 +100,7 @@ def _check_settings_made(spec: PolicySpec, settings: Mapping[str, Any]) -> None:
 
 
 def check_same_layers(checkpoint: Checkpoint, spec: PolicySpec, changes: Mapping[str, Any]) -> None:
-    """CheckpointMismatch that names the first layer that is not the file's, for policy_kwargs among the changes."""
+    """Raise CheckpointMismatch for policy_kwargs among the changes that make other layers than the file's."""
     asked, policy = changes.get("policy_kwargs"), require(checkpoint.data, "settings", dict).get("policy")
     if asked is None or changes.get("policy", policy) != policy:
         return
@@ -109,7 +109,7 @@ def check_same_layers(checkpoint: Checkpoint, spec: PolicySpec, changes: Mapping
     except ValueError:
         if names_convolutions(asked):
             raise
-        return  # convolutions that nobody has asked for do not fit: what differs is said where settings are compared
+        return  # default convolutions do not fit: the comparison of settings says what differs
     if found := first_difference(layers, spec.layers):
         raise CheckpointMismatch(
             f"policy_kwargs = {asked!r} cannot change on loading: {found}. Load it without policy_kwargs, or start a new run"
@@ -151,7 +151,7 @@ def _custom_spec(
 
 
 def _first_difference(own: Mapping[str, tuple[int, ...]], stored: Mapping[str, tuple[int, ...]]) -> str:
-    """Between the parameters of a policy and those of a checkpoint, in words."""
+    """Return how the parameters of a policy differ from those of a checkpoint, in words."""
     for name in stored:
         if name not in own:
             return f"it has no parameter {name!r}, the checkpoint has one of shape {stored[name]}"
@@ -165,7 +165,7 @@ def _first_difference(own: Mapping[str, tuple[int, ...]], stored: Mapping[str, t
 
 @contextlib.contextmanager
 def _damage_is_said(place: str) -> Iterator[None]:
-    """CheckpointError for whatever is found wrong. place: in the JSON member."""
+    """Raise CheckpointError for any error of the block. `place` is in the JSON member."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -173,7 +173,7 @@ def _damage_is_said(place: str) -> Iterator[None]:
 
 
 def _head(stored: object) -> ActionHead:
-    """The action head of a file; CheckpointError for one that the C core must not see."""
+    """Return the action head of a file; CheckpointError for one that the C core must not see."""
     values = check_record("policy.head", stored, _KINDS_OF_A_HEAD)
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
     for bound in ("low", "high"):
@@ -186,7 +186,7 @@ def _head(stored: object) -> ActionHead:
 
 
 def _observations(stored: Mapping[str, Any]) -> tuple[tuple[int, ...], bool]:
-    """The shape of an observation, and whether it is flattened first; CheckpointError for what is neither."""
+    """Return the shape of an observation, and whether observations are flattened; CheckpointError for other values."""
     shape, flattened = stored.get("obs_shape"), stored.get("flattened", False)
     # types first: a product of lists and numbers is a list of any length
     if not _are_sizes(shape, _MAX_DIMENSIONS) or not 0 < math.prod(shape) < 2**31:
@@ -197,7 +197,7 @@ def _observations(stored: Mapping[str, Any]) -> tuple[tuple[int, ...], bool]:
 
 
 def _columns(settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Which values of an observation the policy gets, as the file's settings say; older ones say nothing, and mean all."""
+    """Return the columns of an observation that the policy sees, as the file's settings say; all if they do not."""
     value = settings.get("obs_columns", ALL)
     if value != ALL and len(obs_shape) != 1:
         raise ValueError(f"{value!r:.1000} of observations of policy.obs_shape {obs_shape}")
@@ -205,7 +205,7 @@ def _columns(settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[i
 
 
 def _size_beside_image(first: Layer, settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> int:
-    """How many values of an observation are appended to those of its image: all others."""
+    """Return the number of values of an observation that are not part of its image, and so are appended."""
     if not isinstance(first, ImageConvolution):
         raise ValueError(f"layer {first!r}")
     past, size = first.first + first.inputs, math.prod(obs_shape)
@@ -217,7 +217,7 @@ def _size_beside_image(first: Layer, settings: Mapping[str, Any], obs_shape: tup
 
 
 def _beside_image(image: ImageConvolution, size: int) -> tuple[int, ...]:
-    """Which these are."""
+    """Return the indices of the values that are not part of the image."""
     check_memory({f"{size:,} columns of observations": COLUMN_BYTES * (size - image.inputs)}, "use smaller observations")
     return (*range(image.first), *range(image.first + image.inputs, size))
 
@@ -229,16 +229,16 @@ def _check_theta(checkpoint: Checkpoint, num_params: int, layers: str = "") -> N
 
 
 def _check_statistics(checkpoint: Checkpoint, obs_size: int) -> None:
-    """No parameter tells how large a custom policy's observations are: memory for them is asked for as its arrays say."""
+    """Check the size of a custom policy's observations, which no parameter shows, before memory for them is used."""
     mean = checkpoint.arrays.get("trainings", {}).get("0.normalizer.mean")
     if mean is not None and mean.shape != (obs_size,):
         raise ValueError(f"observations of {obs_size} values, statistics of {mean.size}")
 
 
 def _outputs(head: ActionHead) -> int:
-    """The width of the last layer that the C core will read; ValueError for a head that it must not see.
+    """Return the width of the last layer that the C core will read; ValueError for a head that it must not see.
 
-    What a kind does not use has its default.
+    Fields that a kind does not use have their defaults.
     """
     if math.prod(head.shape) != head.size or head.dtype not in _core.DTYPES_OF_ACTIONS[head.kind]:
         raise ValueError(f"shape {head.shape}, dtype {head.dtype!r} for size {head.size} of kind {head.kind!r}")

@@ -1,1 +1,1 @@
-"""What holds a training's state: a model as callbacks know it, its copies, what of it is in a file."""
+"""A model around its trainings: its arguments, its parameters by name, how it acts, its checkpoint and its copies."""

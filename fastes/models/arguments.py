@@ -1,6 +1,6 @@
-"""Arguments of an agent and of learn: which environment, policy, settings and budget they mean; and those that a file holds.
+"""The arguments of an agent and of learn, checked, and those that a file of settings holds.
 
-Such a file is a run's config.toml, or a table of settings as presets and a search for settings have them.
+Such a file is a run's config.toml, or a table of settings as presets and a search for settings have.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fastes.settings.preset_loader import DEFAULT, NO_SETTINGS, tomllib
 from fastes.settings.settings import FUNCTIONS, Settings, setting_names
 from fastes.system.near_paths import what_is_beside
 
-# of FastES, beside the settings
+# arguments of FastES that are no settings
 _OF_CONSTRUCTOR = (
     "env", "policy", "preset", "n_workers", "cluster", "seed", "env_kwargs", "verbose", "tensorboard_log",
     "stats_window_size", "info_keywords", "device",
@@ -35,7 +35,7 @@ _OF_CONSTRUCTOR = (
 
 
 def changed_settings(settings: Mapping[str, Any], source: EnvSource, policy: str | CustomPolicy | None) -> dict[str, Any]:
-    """The settings that were given, with those that other arguments stand for."""
+    """Return the settings that were given, and those that follow from env and policy."""
     changed = dict(settings)
     if source.vector_env is not None and source.vector_env.normalizes:
         changed.setdefault("normalize_obs", False)
@@ -45,7 +45,7 @@ def changed_settings(settings: Mapping[str, Any], source: EnvSource, policy: str
 
 
 def spec_of(policy: str | CustomPolicy | None, settings: Settings, env: Any) -> AnySpec:
-    """The spec of a custom policy, or of the one that the settings name, for the spaces of an environment."""
+    """Return the spec of a custom policy, or of the one that the settings name, for the spaces of an environment."""
     wanted = policy if isinstance(policy, CustomPolicy) else settings.policy
     spec = spec_for(wanted, env.observation_space, env.action_space, settings.policy_kwargs, settings.obs_columns)
     check_noise(spec, settings.action_noise, settings.sample_actions)
@@ -54,7 +54,7 @@ def spec_of(policy: str | CustomPolicy | None, settings: Settings, env: Any) -> 
 
 
 def refuse_arguments(removed: Mapping[str, Any]) -> None:
-    """TypeError for arguments that learn does not have, with what to do about those that SB3's once had."""
+    """Raise TypeError for arguments that learn does not have, with advice about those that SB3's had."""
     for name in removed:
         if name in setting_names():
             advice = ": it is a setting, an argument of FastES"
@@ -64,13 +64,13 @@ def refuse_arguments(removed: Mapping[str, Any]) -> None:
 
 
 def checked_timesteps(timesteps: float | None, settings: Settings, least: int) -> int:
-    """total_timesteps as an int, None for the settings'."""
+    """Return total_timesteps as an int, at least `least`; those of the settings for None."""
     steps = settings.total_timesteps if timesteps is None else timesteps
     return check_int("total_timesteps", whole(steps), least, 10**15)
 
 
 def checked_minutes(max_minutes: float | None, name: str = "max_minutes") -> float:
-    """As a float of more than 0, None as infinity; TypeError or ValueError that calls it `name`."""
+    """Return minutes as a float above 0, infinity for None; TypeError or ValueError that calls them `name`."""
     if max_minutes is None:
         return math.inf
     minutes = checked_number(name, max_minutes, "minutes, more than 0")
@@ -80,7 +80,7 @@ def checked_minutes(max_minutes: float | None, name: str = "max_minutes") -> flo
 
 
 def check_verbose(verbose: object) -> None:
-    """TypeError or ValueError unless it is a flag or an int >= 0."""
+    """Raise TypeError or ValueError unless it is a flag or an int >= 0."""
     if not isinstance(verbose, bool):
         check_int("verbose", verbose, 0)
 
@@ -89,7 +89,7 @@ def check_verbose(verbose: object) -> None:
 
 
 class Config(NamedTuple):
-    """What a file says: settings, and the environment and seed of a run where it names them."""
+    """The content of a file: settings, and environment and seed of a run."""
 
     settings: dict[str, Any]
     env: str | None
@@ -99,9 +99,14 @@ class Config(NamedTuple):
 
 
 def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The constructor's arguments for a file, with changes on top. The environment's own preset has no say.
+    """Return the constructor's arguments for a file, with changes on top; the environment's preset is ignored.
 
-    population_scale, in the file or among the changes, scales what the file says.
+    population_scale, in the file or among the changes, scales the file's settings.
+
+    Args:
+        path: A run folder's config.toml, that folder, or the best.toml of a search.
+        env: Another environment than the file's; None for that.
+        changes: Arguments in place of the file's.
     """
     if changes.get("preset") is not None:
         raise ValueError(f"preset = {changes['preset']!r} beside {path}: settings start from one of the two, leave one out")
@@ -124,9 +129,9 @@ def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str,
 
 
 def env_kwargs_of(path: str | os.PathLike[str], config: Config, typed: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a run's environment, with those that were typed in front.
+    """Return the arguments of a run's environment, overridden by those that were typed.
 
-    Raises ValueError for a run's that are no plain values, unless some were typed, which are all that there are then.
+    If the run's are not plain values, only those that were typed count; ValueError if there are none.
     """
     own: dict[str, Any] = {}
     with contextlib.suppress(ValueError) if typed else contextlib.nullcontext():
@@ -135,7 +140,7 @@ def env_kwargs_of(path: str | os.PathLike[str], config: Config, typed: Mapping[s
 
 
 def config_of_run(tables: Mapping[str, Any]) -> Config:
-    """What the tables of a run's config.toml say."""
+    """Return the content of a run's config.toml."""
     run = tables.get("run")
     run = run if isinstance(run, dict) else {}
     wrappers = run.get("wrappers", [])
@@ -144,7 +149,7 @@ def config_of_run(tables: Mapping[str, Any]) -> Config:
 
 
 def _scaled(settings: dict[str, Any], changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A file's settings for the population_scale of the changes, or its own; and the other changes."""
+    """Return a file's settings, scaled by the population_scale of the changes or its own, and the other changes."""
     population_scale.refuse_both(changes)
     rest, own = dict(changes), dict(settings)
     scale = own.pop(population_scale.NAME, 1)
@@ -154,9 +159,11 @@ def _scaled(settings: dict[str, Any], changes: Mapping[str, Any]) -> tuple[dict[
 
 
 def read_settings(path: str | os.PathLike[str], env: Any = None) -> Config:
-    """What a file says; env chooses among several tables. Names of settings are checked; values where they are used.
+    """Return the content of a file; names of settings are checked, their values are not.
 
-    A run folder stands for its config.toml.
+    Args:
+        path: A file, or a run folder for its config.toml.
+        env: Chooses one of several tables.
     """
     if os.path.isdir(path):
         path = Path(path) / "config.toml"
@@ -178,7 +185,7 @@ def read_settings(path: str | os.PathLike[str], env: Any = None) -> Config:
 
 
 def _only_table(path: str | os.PathLike[str], tables: Mapping[str, Any], env: Any) -> Config:
-    """The table of an environment, or the only one."""
+    """Return the table of an environment, or the only one."""
     name = env if isinstance(env, str) and env in tables else next(iter(tables), None) if len(tables) == 1 else None
     if name is not None and isinstance(tables[name], dict):
         return Config(tables[name], name)
@@ -191,7 +198,7 @@ def _only_table(path: str | os.PathLike[str], tables: Mapping[str, Any], env: An
 
 
 def _env_kwargs(path: str | os.PathLike[str], text: str) -> dict[str, Any]:
-    """The arguments of a run's environment, as its config.toml writes them."""
+    """Return the arguments of a run's environment, parsed from its config.toml."""
     try:
         return dict(ast.literal_eval(text))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -199,7 +206,7 @@ def _env_kwargs(path: str | os.PathLike[str], text: str) -> dict[str, Any]:
 
 
 def _check_functions(path: str | os.PathLike[str], arguments: Mapping[str, Any]) -> None:
-    """ValueError where a run had what no file can hold, and nothing was passed in its place."""
+    """Raise ValueError if a run had a function or class, which no file holds, and none was passed in its place."""
     for name in FUNCTIONS:
         if arguments.get(name) == "function":
             raise ValueError(f"{name} was a function or class in the run of {path}, which no file holds: pass {name}")

@@ -1,4 +1,4 @@
-"""What of a model goes into a checkpoint, and how it comes back."""
+"""A model as a checkpoint: the content that is written, and everything that is made of it again."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from fastes.training.selection import Selection
 from fastes.training.training import Training
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py", "opencv-python", "opencv-python-headless")
-TRAININGS = "trainings"  # the group of arrays whose names begin with the number of a training
-_NO_ENV = "env_not_kept"  # why a file says nothing of its environment
+TRAININGS = "trainings"  # group of arrays whose names begin with the number of a training
+_NO_ENV = "env_not_kept"  # key of the reason if the environment is not described
 _KINDS_OF_AN_ENV: Kinds = {
     "id": lambda value: isinstance(value, str),
     "kwargs": lambda value: isinstance(value, dict),
@@ -50,7 +50,7 @@ _KINDS_OF_AN_ENV: Kinds = {
 
 
 def versions(torch: bool = False) -> dict[str, str]:
-    """Versions that results depend on; torch: whether they depend on torch's."""
+    """Return the versions that results depend on, with torch's if they depend on it."""
     found = {"python": platform.python_version(), "noise_stream": str(_core.STREAM_VERSION)}
     wanted = (*_PACKAGES, "torch") if torch else _PACKAGES
     return {**found, **{package: version for package in wanted if (version := _version(package)) is not None}}
@@ -58,7 +58,7 @@ def versions(torch: bool = False) -> dict[str, str]:
 
 @cache
 def _version(package: str) -> str | None:
-    """Of an installed package."""
+    """Return the version of an installed package; None for one that is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -66,7 +66,7 @@ def _version(package: str) -> str | None:
 
 
 def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:
-    """A checkpoint of a model's trainings, and of how its environments are built."""
+    """Return a checkpoint of a model's trainings, and of how its environments are built."""
     training = selection.training
     settings = training.settings.to_dict()
     if not isinstance(settings["target_return"], str) and math.isinf(settings["target_return"]):
@@ -95,7 +95,7 @@ def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:
 
 
 class Parts(NamedTuple):
-    """What a model is set up with before a checkpoint's arrays and counters go into it."""
+    """A checkpoint, and the source, spec and settings with which a model is set up before the trainings are read."""
 
     checkpoint: Checkpoint
     source: EnvSource
@@ -111,10 +111,11 @@ def read_parts(
     policy: str | CustomPolicy | None,
     changes: dict[str, Any],
 ) -> Parts:
-    """Read a checkpoint.
+    """Read a checkpoint up to its trainings.
 
-    path, env, n_workers, env_kwargs, policy: as FastES.load takes them.
-    changes: settings that replace the file's.
+    Args:
+        path, env, n_workers, env_kwargs, policy: As FastES.load takes them.
+        changes: Settings that replace the file's; policy is added.
     """
     checkpoint = read_checkpoint(path)
     if env is None and env_kwargs:
@@ -143,7 +144,7 @@ def read_parts(
 
 
 def print_versions(title: str, found: object) -> None:
-    """Print versions under a title, a line each, as SB3 does."""
+    """Print versions under a title, one per line, as SB3 does."""
     print(f"== {title} ==")
     for name, version in (found if isinstance(found, dict) else {}).items():
         print(f"- {name}: {version}")
@@ -153,9 +154,15 @@ def print_versions(title: str, found: object) -> None:
 def source_from(
     checkpoint: Checkpoint, env: EnvArgument | None = None, env_kwargs: Mapping[str, Any] | None = None
 ) -> EnvSource:
-    """The environment's source: env, where it is given; an id that the file names, too, keeps the file's arguments.
+    """Return the source of environments.
 
-    One that can only raise when it is needed, where neither says enough.
+    Args:
+        checkpoint: Describes the environment that it was saved with.
+        env: The environment to use; None for the file's. The file's own id keeps the file's arguments.
+        env_kwargs: Arguments for `env`.
+
+    Returns:
+        The source. Without `env`, and if the file does not say enough, one that raises once it is used.
     """
     data = checkpoint.data.get("env")
     if data is not None:
@@ -174,7 +181,7 @@ def source_from(
 
 
 def seed_from(checkpoint: Checkpoint) -> int:
-    """The run's seed."""
+    """Return the run's seed."""
     try:
         return check_seed(checkpoint.data.get("seed"))
     except (TypeError, ValueError) as error:
@@ -182,9 +189,11 @@ def seed_from(checkpoint: Checkpoint) -> int:
 
 
 def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
-    """The file's settings with changes on top; a schedule that was a function must be among them to go on training."""
+    """Return the file's settings with changes on top; to train, these must have each schedule that was a function."""
     stored = require(checkpoint.data, "settings", dict)
-    if odd := sorted(set(stored) - set(setting_names())):  # a missing one is newer than the file: its default changes nothing
+    if odd := sorted(
+        set(stored) - set(setting_names())
+    ):  # one that is missing is newer than the file: its default changes nothing
         raise CheckpointError(f"the checkpoint's settings are damaged, or of a newer FastES: {reprlib.repr(odd)} are unknown")
     missing = {name: missing(name) for name, missing in FUNCTIONS.items() if stored.get(name) == "function"}
     try:
@@ -211,7 +220,7 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
 
 
 def _refuse_trials(checkpoint: Checkpoint, settings: Settings, changes: dict[str, Any]) -> None:
-    """CheckpointMismatch for other trials than those that have begun, while several are left."""
+    """Raise CheckpointMismatch for other trials while several that have begun are left."""
     for name in ("trials", "rungs", "trials_fraction"):
         if (
             name in changes
@@ -272,7 +281,7 @@ def check_env_fits(source: EnvSource, spec: AnySpec, settings: Settings, n_worke
 
 
 def _misfit_of_images(own: ImageConvolution, shown: str, stored: ImageConvolution) -> str:
-    """In what the layer that reads an environment's image differs from the policy's, in words. shown: the image's values."""
+    """Return how an environment's image differs from the policy's, in words. `shown` is the range of its values."""
     if own.divisor == stored.divisor:
         place, expected = (
             f"{image.height} x {image.width} with {image.channels} channels in {image.planes} planes, from value {image.first} "
@@ -286,14 +295,14 @@ def _misfit_of_images(own: ImageConvolution, shown: str, stored: ImageConvolutio
 
 
 def _reference_in(arrays: Arrays, spec: AnySpec) -> npt.NDArray[Any] | None:
-    """The reference batch of a policy that needs one, or CheckpointError."""
+    """Return the reference batch of a policy that needs one, None for another; CheckpointError if it does not fit."""
     if not spec.needs_reference and not arrays:
         return None
     batch = arrays.get("observations")
     if batch is None or set(arrays) != {"observations"} or not spec.needs_reference:
         needs = "one" if spec.needs_reference else "none"
         raise CheckpointError(f"the checkpoint's reference batch has the arrays {sorted(arrays)}, its policy needs {needs}")
-    # values need not be finite: an environment may show any, as a lidar does that sees nothing
+    # values need not be finite: a lidar that sees nothing may report infinity
     if batch.dtype.name not in _core.OBS_DTYPES or batch.shape[1:] != spec.obs_shape or not len(batch):
         raise CheckpointError(
             f"the checkpoint's reference batch has shape {batch.shape} and dtype {batch.dtype}: expected "
@@ -307,13 +316,13 @@ def _reference_in(arrays: Arrays, spec: AnySpec) -> npt.NDArray[Any] | None:
 
 
 def selection_from(checkpoint: Checkpoint, settings: Settings, spec: AnySpec, episode_limit: int | None) -> Selection:
-    """The trainings of a checkpoint.
+    """Return the trainings of a checkpoint.
 
     Args:
         checkpoint: The file's content.
         settings: The file's settings, with what is changed on loading.
         spec: The file's policy.
-        episode_limit: Of the environment; None if none is known.
+        episode_limit: The environment's, None if unknown.
 
     Raises:
         CheckpointError: If a field or an array does not fit, or the settings ask for more than a checkpoint holds.
@@ -359,7 +368,7 @@ def selection_from(checkpoint: Checkpoint, settings: Settings, spec: AnySpec, ep
 
 
 def _env_calls_in(checkpoint: Checkpoint) -> tuple[EnvCall, ...]:
-    """What environments were given, or CheckpointError."""
+    """Return the calls that environments were given; CheckpointError if they are damaged."""
     try:
         return calls_from_json(checkpoint.data.get("env_calls", []))
     except ValueError as error:

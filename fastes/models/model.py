@@ -1,4 +1,4 @@
-"""The view of a model that callbacks, run folders and playback use: everything here may be read while a training goes on."""
+"""The view of a model that callbacks, run folders and playback use; all of it may be read during a training."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fastes.training.training import Training
 
 
 class Model(Protocol):
-    """A model, as its callbacks know it; its attributes are described by `fastes.agent.Agent`."""
+    """A model as its callbacks know it; `fastes.agent.Agent` describes its attributes."""
 
     source: EnvSource
     evaluator: Evaluator

@@ -1,7 +1,4 @@
-"""A policy's parameters by name, as users see them: what is given is put into theta, and what does not fit is named.
-
-Those of a named policy are under torch's names and in torch's orientation (fastes.policies.layers).
-"""
+"""A policy's parameters by name, as users see and set them; for a named policy under torch's names, in its orientation."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ Float32 = npt.NDArray[np.float32]
 
 
 def named_parameters(spec: AnySpec, theta: Float32) -> dict[str, Float32]:
-    """Copies of the parameters in theta (num_params,) by name."""
+    """Return copies of the parameters in theta (num_params,) by name."""
     if isinstance(spec, PolicySpec):
         return to_torch(spec.layers, spec.split_by_layer(theta))
     return {name: view.copy() for name, view in spec.split(theta).items()}
 
 
 def theta_of(spec: AnySpec, named: Mapping[str, Float32]) -> Float32:
-    """Theta (num_params,) of all that `named_parameters` has."""
+    """Return theta (num_params,): the inverse of `named_parameters`."""
     theta: Float32 = np.empty(spec.num_params, dtype=np.float32)
     if isinstance(spec, PolicySpec):
         for views, own in zip(spec.split_by_layer(theta), from_torch(spec.layers, named), strict=True):
@@ -40,12 +37,17 @@ def theta_of(spec: AnySpec, named: Mapping[str, Float32]) -> Float32:
 
 
 def theta_with(spec: AnySpec, theta: Float32, given: Mapping[str, Any], exact: bool, called: tuple[str, str]) -> Float32:
-    """A copy of theta (num_params,) with parameters that are given by name, as arrays or tensors.
+    """Return a copy of theta with parameters that are given by name.
 
-    exact: whether each has to be there.
-    called: the method, and its argument that says so.
+    Args:
+        spec: The policy's.
+        theta: float32 (num_params,).
+        given: Arrays or tensors by name.
+        exact: Whether every parameter has to be given.
+        called: For messages, the method, and its argument that stands for `exact`.
 
-    ValueError for names that are missing or unknown, and for other shapes.
+    Raises:
+        ValueError: Names that are missing or unknown, or other shapes.
     """
     where, switch = called
     named = named_parameters(spec, theta)
@@ -63,12 +65,12 @@ def theta_with(spec: AnySpec, theta: Float32, given: Mapping[str, Any], exact: b
 
 
 def vector_of(spec: AnySpec, theta: Float32) -> Float32:
-    """All parameters in torch's order, one behind the other."""
+    """Return all parameters in torch's order, one behind the other, float32 (num_params,) or longer for LSTMs' two biases."""
     return np.concatenate([value.ravel() for value in named_parameters(spec, theta).values()])
 
 
 def theta_of_vector(spec: AnySpec, theta: Float32, vector: Any) -> Float32:
-    """Theta of what `vector_of` gives; ValueError for another length. theta: the present one, for shapes."""
+    """Return theta: the inverse of `vector_of`, with the present theta for shapes. ValueError for another length."""
     named = named_parameters(spec, theta)
     values, size = number_array("the vector's values", vector, "numbers", np.float32), sum(map(np.size, named.values()))
     if values.shape != (size,):
@@ -82,7 +84,7 @@ def theta_of_vector(spec: AnySpec, theta: Float32, vector: Any) -> Float32:
 
 
 def parameter_like(name: str, value: Any, like: Float32) -> Float32:
-    """A parameter that was given as an array or a tensor; ValueError that says which way round it is to be for other shapes."""
+    """Return a given array or tensor as a parameter; ValueError for another shape, with advice if it is transposed."""
     try:
         array: Float32 = number_array(f"parameter {name!r}'s values", value, "an array of numbers", np.float32)
     except TypeError as error:

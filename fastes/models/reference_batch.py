@@ -1,4 +1,4 @@
-"""The reference batch of virtual batch normalisation: what a random policy sees, drawn once from a training's seed."""
+"""The reference batch of virtual batch normalisation: observations of a random policy, drawn once from a training's seed."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from fastes.system.interrupts import interrupts_wait
 
 Batch = npt.NDArray[Any]
 
-_DRAWN_AS = 3 * 2**30  # in the place of a generation: no other episodes have these seeds
-_MOST_FAILURES = 20  # episodes in a row that fail; of as many seeds one at least gives an observation
+_DRAWN_AS = 3 * 2**30  # in place of a generation: no other episodes have these seeds
+_MOST_FAILURES = 20  # episodes in a row that may fail
 
 
 class _RandomActor:
-    """Acts uniformly at random, and keeps what it sees."""
+    """Acts uniformly at random, and keeps the observations."""
 
     def __init__(self, action_space: Any, obs_shape: tuple[int, ...], seed: int, copies_end: CopiesEndHere) -> None:
         self.full_size, self._copies_end = int(np.prod(obs_shape)), copies_end
@@ -42,7 +42,7 @@ class _RandomActor:
         self._space.seed(seed)
 
     def begin_episode(self, *_: Any) -> None:
-        """It remembers nothing that an episode's beginning would change."""
+        """Do nothing: it has no state of an episode."""
 
     def act(self, obs: Any) -> Any:
         self._copies_end.check()
@@ -51,7 +51,7 @@ class _RandomActor:
 
 
 def as_read(obs: Any, shape: tuple[int, ...]) -> Batch:
-    """A copy of an observation, of this shape and of a dtype that the core reads. ValueError for another number of values."""
+    """Return a copy of an observation in this shape and a dtype that the core reads; ValueError for another size."""
     array = np.array(obs)
     if array.size != np.prod(shape):
         raise ValueError(f"observation has shape {array.shape}, the policy expects {shape}")
@@ -60,15 +60,20 @@ def as_read(obs: Any, shape: tuple[int, ...]) -> Batch:
 
 
 def draw_reference(spec: AnySpec, source: EnvSource, env: Env | VectorEnv, seed: int, on_env_error: str) -> Batch | None:
-    """The observations on which a random policy acts first, (REFERENCE_SIZE, *obs_shape); None where the policy needs none.
+    """Play episodes with a random policy until there are enough observations.
 
-    source: of the environment.
-    env: is played in: as many episodes as it takes, from environment seeds of this seed. Of a vector environment the first one
-        is watched.
-    on_env_error: with 'penalise' an episode that fails is left behind with what was seen of it, and others
-        follow in an environment built anew.
+    Args:
+        spec: The policy's.
+        source: Builds the environment.
+        env: Plays the episodes; in a vector environment, only the first one is watched.
+        seed: The seed from which environment seeds are drawn.
+        on_env_error: With 'penalise' an episode that fails ends there, and the next one begins in a new environment.
 
-    Its dtype holds all that was seen. Raises WorkerError for an exception in the environment.
+    Returns:
+        The first observations, (REFERENCE_SIZE, *obs_shape), of a dtype that holds all of them; None if the policy needs none.
+
+    Raises:
+        WorkerError: An exception in the environment.
     """
     if not spec.needs_reference:
         return None
@@ -87,7 +92,7 @@ def draw_reference(spec: AnySpec, source: EnvSource, env: Env | VectorEnv, seed:
 
 
 def _play(source: EnvSource, env: Env, actor: _RandomActor, seeds: list[int], penalises: bool) -> None:
-    """Episodes until enough is seen: one without an error has one observation at least."""
+    """Play episodes until there are enough observations: one without an error has at least one."""
     flatten, failures, known = ObservationReader(env.observation_space).read, 0, set[str]()
     with contextlib.ExitStack() as built:
         for env_seed in seeds:
@@ -103,12 +108,12 @@ def _play(source: EnvSource, env: Env, actor: _RandomActor, seeds: list[int], pe
                 _warn_once(known, error, _where(source, env_seed))
                 close_env(env, source.name)
                 built.close()
-                env = source()  # who knows what state the exception left the old one in
+                env = source()  # the exception may have left the old one in any state
                 built.callback(close_env, env, source.name)
 
 
 def _warn_once(known: set[str], error: Exception, where: str) -> None:
-    """Of each kind of exception."""
+    """Warn once per kind of exception."""
     if type(error).__name__ not in known:
         known.add(type(error).__name__)
         message = f"{summary_of(error)}: the rest of this episode is left out [{where}]\n{trace_of(error)}"
@@ -140,7 +145,7 @@ def _play_vector_env(source: EnvSource, env: VectorEnv, actor: _RandomActor, see
 
 
 def _play_vector_episode(env: VectorEnv, actor: _RandomActor, env_seed: int, flatten: Callable[[Any], Any]) -> None:
-    """Until the first environment's episode is over, or enough is seen. Global random state starts from the seed, as ever."""
+    """Play until the first environment's episode ends, or there are enough observations; seed global random state, too."""
     seed_global_random(env_seed)
     with interrupts_wait() if env.in_processes else contextlib.nullcontext():
         env.reset([env_seed] * env.num_envs)

@@ -1,4 +1,4 @@
-"""The keywords of each policy family, policy_kwargs: their defaults, checks and help. Flags, pages and messages follow."""
+"""policy_kwargs: the keywords of each policy family, with defaults, checks and help, from which flags and pages follow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MOST_CELLS, _MOST_UNITS = 1_000, 10**6
 
 
 def _layer_sizes(name: str, given: Any) -> tuple[int, ...]:
-    """A list of layer sizes, or SB3's dict, in which those of 'pi' are the actor's ('vf' and 'qf' have no part in ES)."""
+    """Check a list of layer sizes, or SB3's dict, whose 'pi' is the actor's list (ES has no use for 'vf' and 'qf')."""
     sizes = given
     if isinstance(given, Mapping):
         if "pi" not in given or not set(given) <= {"pi", "vf", "qf"}:
@@ -120,7 +120,7 @@ def _is_size(value: object) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ActionKeywords:
-    """The keywords that say how outputs become actions, the only ones of a TorchPolicy."""
+    """The keywords of the action head, the only ones of a TorchPolicy."""
 
     action_mapping: str = setting("clip", "of Box actions", choices=BOX_MAPPINGS, check=check_mapping)
     num_bins: int = setting(10, "values of each component with bins", check=check_num_bins)
@@ -218,7 +218,7 @@ RECURRENT_POLICIES = tuple(name for name, family in FAMILIES.items() if issubcla
 
 
 def names_of(family: Any) -> tuple[str, ...]:
-    """Return the keys of a family."""
+    """Return the keys of a family of keywords."""
     return tuple(item.name for item in fields(family))
 
 
@@ -374,8 +374,8 @@ def names_convolutions(policy_kwargs: Mapping[str, Any]) -> bool:
 def on_top_of(kept: Mapping[str, Any], of: object, given: Mapping[str, Any], policy: object) -> dict[str, Any]:
     """Return policy_kwargs given for a policy, on top of those that a preset or file has for the policy `of`.
 
-    Of the latter only what an image goes through stays for another policy, if both see images, and nothing for any other
-    pair. A cnn that is given has a size of its own behind it.
+    If the policies differ, only the convolutions' keys of the latter stay, if both see images. A given cnn drops the size of
+    the dense layer behind the other one.
     """
     if policy != of:
         both_see = policy in IMAGE_POLICIES and of in IMAGE_POLICIES
@@ -386,7 +386,7 @@ def on_top_of(kept: Mapping[str, Any], of: object, given: Mapping[str, Any], pol
 
 
 def _plain(value: Any) -> Any:
-    """Classes and functions are known by their names."""
+    """Return a value as TOML and JSON have it, with classes and functions by name."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple, np.ndarray)):

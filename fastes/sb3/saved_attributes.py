@@ -1,4 +1,4 @@
-"""Attributes that a user has set on a model, which its checkpoint holds as SB3's do, and `exclude` and `include` of `save`."""
+"""Attributes that a user has set on a model: its checkpoint holds them, as SB3's do, subject to save's exclude and include."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastes.errors import level_outside
 from fastes.settings.settings import setting_names
 
 ATTRIBUTES = "attributes"  # the key in a checkpoint's data
-# of FastES's own, beside what its classes name
+# attributes of FastES that its classes do not declare
 _OWN = {
     *("logger_was_set", "log_interval", "tb_log_name", "tensorboard_log", "stats_window_size", "given_keywords", "evaluator"),
     "max_minutes",
@@ -27,10 +27,17 @@ _DEEPEST = 32
 
 
 def attributes_of(model: object, exclude: Collection[str] = (), include: Collection[str] = ()) -> dict[str, Any]:
-    """A model's attributes for a checkpoint: name -> JSON value.
+    """Return a user's attributes of a model for a checkpoint: name -> JSON value.
 
-    Names that begin with an underscore are left out unless they are included. TypeError for one that is included and that a
-    file cannot hold; a warning for any other.
+    An attribute that a file cannot hold causes a warning.
+
+    Args:
+        model: The model.
+        exclude: Names to leave out.
+        include: Names to save although they begin with an underscore.
+
+    Raises:
+        TypeError: An included attribute that a file cannot hold.
     """
     kept: dict[str, Any] = {}
     for name, value in vars(model).items():
@@ -58,7 +65,7 @@ def attributes_of(model: object, exclude: Collection[str] = (), include: Collect
 
 
 def set_attributes(model: object, checkpoint: Checkpoint, instead: Mapping[str, Any]) -> None:
-    """Give a model those of its file; of any that `instead` has, too, the value is its. Raises CheckpointError."""
+    """Set a file's attributes on a model, with the values of `instead` for those that it has. Raises CheckpointError."""
     found = checkpoint.data.get(ATTRIBUTES, {})
     if not isinstance(found, dict):
         raise damaged(ATTRIBUTES, found)
@@ -69,12 +76,12 @@ def set_attributes(model: object, checkpoint: Checkpoint, instead: Mapping[str, 
 
 
 def _is_own(kind: type, name: str) -> bool:
-    """Whether FastES, or a class on top of it, has an attribute of that name."""
+    """Whether FastES, or a class derived from it, has an attribute of that name."""
     return name in _OWN or hasattr(kind, name) or any(name in inspect.get_annotations(base) for base in kind.__mro__)
 
 
 def _plain(value: Any, deepest: int) -> Any:
-    """A value as JSON gives it back: tuples are lists. ValueError, which says why not, for any other."""
+    """Return a value as JSON gives it back, with tuples as lists; ValueError if JSON cannot hold it."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (bool, str)):
@@ -107,11 +114,13 @@ _NEVER_HELD = {
 
 
 def check_saved_names(exclude: Iterable[str] | None, include: Iterable[str] | None) -> tuple[set[str], set[str]]:
-    """Both as sets, of which `include` wins.
+    """Return both as sets; a name in both is included.
 
-    ValueError for what cannot be left out, and for what a checkpoint cannot hold; TypeError for what are no names.
+    Names of attributes that only SB3's algorithms have change nothing.
 
-    Other names stand for what SB3's algorithms have and FastES has not, and change nothing.
+    Raises:
+        ValueError: An excluded part of the training, or an included name that a checkpoint cannot hold.
+        TypeError: Values that are not names.
     """
     held = _HELD | set(setting_names())
     left, wanted = set(_names("exclude", exclude)), set(_names("include", include))

@@ -13,10 +13,10 @@ _ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "elu": torch.nn.function
 
 
 class ActionModule(torch.nn.Module):  # type: ignore[misc]
-    """Observations (n, *obs_shape) of any dtype -> actions (n, *action shape), as `predict(deterministic=True)` gives them.
+    """Maps observations (n, *obs_shape) of any dtype to actions (n, *action shape), as `predict(deterministic=True)` does.
 
     Its parameters have the names of `policy.state_dict()`: `layers.0.weight` and so on. Statistics of observations and
-    bounds of actions are buffers that no state_dict has.
+    bounds of actions are buffers outside its state_dict.
     """
 
     def __init__(self, of: Exported) -> None:
@@ -24,7 +24,7 @@ class ActionModule(torch.nn.Module):  # type: ignore[misc]
         self.head, self.activation, self.clip = of.head, _ACTIVATIONS[of.activation], of.clip
         self.layers = torch.nn.ModuleList()
         for weight, bias in of.layers:
-            # without first values of torch's own, which would be drawn from its global random state
+            # skip torch's initial values, which would be drawn from its global random state
             layer = torch.nn.utils.skip_init(torch.nn.Linear, weight.shape[1], weight.shape[0], bias=bias is not None)
             layer.load_state_dict({"weight": torch.tensor(weight)} | ({} if bias is None else {"bias": torch.tensor(bias)}))
             self.layers.append(layer)
