@@ -49,8 +49,8 @@ from fastes.reports.console_log import ConsoleLog
 from fastes.reports.monitor_files import MonitorFile, checked_keywords
 from fastes.reports.progress_bar import ProgressBar
 from fastes.reports.training_warnings import StatisticsWarnings
+from fastes.rollout.batch import StepsPlayed
 from fastes.rollout.episode import Episode
-from fastes.rollout.job import StepsPlayed
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack

@@ -135,12 +135,12 @@ def warn_user(text: str, category: type[Warning] = RuntimeWarning) -> None:
     warnings.warn(text, category, stacklevel=level_outside())
 
 
-def file_outside() -> str:
-    """Return the file of the code that called FastES; '' if there is none."""
+def frame_outside() -> FrameType | None:
+    """Return the frame of the code that called FastES; None if there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         frame = frame.f_back
-    return "" if frame is None else frame.f_code.co_filename
+    return frame
 
 
 def shown(value: object, most: int = 200) -> str:

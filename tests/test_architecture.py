@@ -22,7 +22,7 @@ from fastes.settings.settings import Settings
 PACKAGE = Path(fastes.__file__).parent
 ROOT = Path(__file__).parents[1]
 OF_THE_DOOR = ("__version__", "import_home")  # what any module may import from the package itself
-LONGEST_CHAIN = 21
+LONGEST_CHAIN = 20
 LAYER = re.compile(r"^\| (`[\w./]+`(?:, `[\w./]+`)*) \| ([^|]+) \|$", re.MULTILINE)
 
 

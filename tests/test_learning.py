@@ -16,8 +16,8 @@ from fastes import Callback, EvolutionStrategy, FastES, FastESError, _core
 from fastes.es.fitness_shaping import SHAPINGS, shape_returns
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.policies.named_policies import make_policy_spec
+from fastes.rollout.batch import Batch
 from fastes.rollout.episode import EpisodeSettings, run_episode
-from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings
 from fastes.training.episode_cap import EpisodeCap

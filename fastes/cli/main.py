@@ -19,7 +19,7 @@ from fastes.cli.plot import add_plot, run_plot
 from fastes.cli.replay import add_replay, run_replay
 from fastes.cli.train.command import add_train, run_train
 from fastes.cli.train.stop_on_signal import INTERRUPTED
-from fastes.errors import FastESError, file_outside
+from fastes.errors import FastESError, frame_outside
 from fastes.system.console import fill_standard_descriptors, fitted, let_go, output_is_the_result, output_lasts, say
 from fastes.system.interrupts import Terminated
 
@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     fill_standard_descriptors()
     try:
-        with output_lasts(), _short_warnings(file_outside()):
+        outside = frame_outside()
+        with output_lasts(), _short_warnings("" if outside is None else outside.f_code.co_filename):
             return _run(argv)
     finally:
         let_go()

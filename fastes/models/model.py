@@ -12,7 +12,7 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs.source import EnvSource
 from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import State
-from fastes.rollout.job import StepsPlayed
+from fastes.rollout.batch import StepsPlayed
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings
 from fastes.training.evaluation import Evaluation, PendingEvaluation

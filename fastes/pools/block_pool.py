@@ -13,7 +13,8 @@ from fastes import _core
 from fastes.errors import FastESError, WorkerError
 from fastes.es.noise_table import NoiseTable
 from fastes.pools.pool import NoiseTables, Pool, close_at_exit
-from fastes.rollout.job import Batch, EpisodeDescription, PoolSpec, Request, StepsPlayed, collect, publish
+from fastes.rollout.batch import Batch, StepsPlayed
+from fastes.rollout.job import EpisodeDescription, PoolSpec, Request, collect, publish
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, RequestSlot, SharedBlock
 from fastes.system.forks import tell_of_forks
 from fastes.system.limits import check_memory

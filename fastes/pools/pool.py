@@ -29,8 +29,9 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.es.noise_table import NoiseTable
+from fastes.rollout.batch import Batch, StepsPlayed
 from fastes.rollout.episode import Episode
-from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
+from fastes.rollout.job import PoolSpec, Request
 
 _Result = TypeVar("_Result")
 

@@ -20,7 +20,7 @@ from fastes.pools.block_pool import BlockPool, OpenRequest
 from fastes.pools.pool import LocalPool
 from fastes.rollout.episode import Episode, EpisodeSettings
 from fastes.rollout.job import PoolSpec, Request, RequestScalars, TrainingNeeds
-from fastes.rollout.job_runner import parameter_loader
+from fastes.rollout.job_runner import begin_request, make_actor, parameter_loader
 from fastes.rollout.last_infos import has_mask, write_info
 from fastes.rollout.observations import ObservationReader
 from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
@@ -65,11 +65,8 @@ class _Players:
 
     def __init__(self, needs: TrainingNeeds, layout: SlotLayout, count: int, reader: ObservationReader) -> None:
         self.needs, self.load_parameters = needs, parameter_loader(layout, needs.policy)
-        self.actors = [needs.policy.make_actor() for _ in range(count)]
+        self.actors = [make_actor(needs, reader) for _ in range(count)]
         self.can_act = [not needs.policy.needs_reference] * count
-        if reader.arrange is not None:
-            for actor in self.actors:
-                actor.arrange_with(reader.arrange)
 
     def acts_as(self, dtype: np.dtype[Any] | None) -> bool:
         """Whether the actors are the compiled ones, and their actions have a dtype."""
@@ -307,17 +304,10 @@ class _Run:
         """Prepare an environment's actor for a job."""
         players, actor, scalars = job.players, self.actors[index], job.scalars
         if self.begun[index] != scalars.ticket:
-            self._begin_request(actor, job)
+            begin_request(actor, players.needs, job.slot, scalars)
             self.begun[index] = scalars.ticket
         players.load_parameters(actor, job.slot, job.number, scalars.sigma)
         players.can_act[index] = True
-
-    def _begin_request(self, actor: _core.Actor, job: Job) -> None:
-        needs = job.players.needs
-        if needs.normalize_obs:
-            actor.set_normalizer(job.slot.obs_mean, job.slot.obs_inv_std, job.scalars.obs_clip)
-        if needs.policy.needs_reference:
-            actor.set_reference(job.slot.reference)
 
     def _plan_episode(self, index: int, job: Job) -> None:
         slot, number, episode = job.slot, job.number, int(self.episode[index])

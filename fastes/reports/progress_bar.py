@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
-from fastes.rollout.job import StepsPlayed
+from fastes.rollout.batch import StepsPlayed
 from fastes.system.console import BottomLine, in_notebook, lasting
 from fastes.system.forks import tell_of_forks
 from fastes.training.final_selection import FinalSelection, episodes_of_selection

@@ -8,7 +8,7 @@ import numpy as np
 
 from fastes.errors import level_outside
 from fastes.es.fitness_shaping import mean_and_std
-from fastes.rollout.job import Batch
+from fastes.rollout.batch import Batch
 from fastes.training.evaluation import FinishedEvaluation
 from fastes.training.training import Training
 

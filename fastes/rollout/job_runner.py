@@ -30,6 +30,22 @@ _FLAGS = {"flushes to zero": "flushes denormals to zero", "denormals are zero": 
 _NO_SCALARS = RequestScalars(0, -1, 0.0, 0.0, EpisodeSettings())
 
 
+def make_actor(needs: TrainingNeeds, reader: ObservationReader) -> _core.Actor:
+    """Make a training's actor, which reads observations as the reader arranges them."""
+    actor = needs.policy.make_actor()
+    if reader.arrange is not None:
+        actor.arrange_with(reader.arrange)
+    return actor
+
+
+def begin_request(actor: _core.Actor, needs: TrainingNeeds, slot: RequestSlot, scalars: RequestScalars) -> None:
+    """Give an actor a request's normaliser and reference batch, if its training has them."""
+    if needs.normalize_obs:
+        actor.set_normalizer(slot.obs_mean, slot.obs_inv_std, scalars.obs_clip)
+    if needs.policy.needs_reference:
+        actor.set_reference(slot.reference)
+
+
 class _Player:
     """One training's actor, and the request that it was last prepared for.
 
@@ -44,9 +60,7 @@ class _Player:
 
     def __init__(self, needs: TrainingNeeds, layout: SlotLayout, row: npt.NDArray[np.int64], reader: ObservationReader) -> None:
         self.needs, self.needs_reference = needs, needs.policy.needs_reference
-        self.actor = needs.policy.make_actor()
-        if reader.arrange is not None:
-            self.actor.arrange_with(reader.arrange)
+        self.actor = make_actor(needs, reader)
         self.counted = STEPS
         self.actor.count_steps(row[STEPS : STEPS + 1])
         self.load_parameters = parameter_loader(layout, needs.policy)
@@ -101,11 +115,8 @@ class JobRunner:
     def _begin(self, player: _Player, slot: RequestSlot, ticket: int) -> RequestScalars:
         """Prepare the actor and the environment for a request, unless the last job was of the same one."""
         if player.scalars.ticket != ticket:
-            player.scalars = scalars = RequestScalars.of(slot, ticket)
-            if player.needs.normalize_obs:
-                player.actor.set_normalizer(slot.obs_mean, slot.obs_inv_std, scalars.obs_clip)
-            if player.needs_reference:
-                player.actor.set_reference(slot.reference)
+            player.scalars = RequestScalars.of(slot, ticket)
+            begin_request(player.actor, player.needs, slot, player.scalars)
         if self._called != (wanted := int(slot.words[CALLS])):
             self._give_calls(wanted)
         return player.scalars

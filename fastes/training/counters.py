@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fastes.checkpoints.field_checks import MAX_COUNTER, check_record, is_count, is_number_or_none
-from fastes.rollout.job import Batch
+from fastes.rollout.batch import Batch
 
 
 class Counters(NamedTuple):

@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 from fastes.checkpoints.field_checks import damaged, is_count
+from fastes.rollout.batch import Batch
 from fastes.rollout.episode import STEP_GUARD
-from fastes.rollout.job import Batch
 from fastes.settings.settings import Settings
 
 _SHARE = 0.5  # of a generation's episodes: from so many at the cap on, the rule 'share' grows it, as in the released code

@@ -16,9 +16,10 @@ from fastes.envs.layers import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.es.noise_table import window_size
 from fastes.pools.pool import Pool, run_trainings
+from fastes.rollout.batch import StepsPlayed
 from fastes.rollout.env_calls import FORGET, EnvCalls, made_on, make_call
 from fastes.rollout.episode import EpisodeSettings
-from fastes.rollout.job import PoolSpec, Request, StepsPlayed, TrainingNeeds, comparable
+from fastes.rollout.job import PoolSpec, Request, TrainingNeeds, comparable
 from fastes.rollout.last_infos import ROOM
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings

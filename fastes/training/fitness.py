@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fastes.errors import FastESError
 from fastes.es.schedules import ANY_NUMBER, make_schedule
-from fastes.rollout.job import Batch
+from fastes.rollout.batch import Batch
 from fastes.settings.settings import Settings
 
 

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from fastes.errors import WorkerError
 from fastes.es.perturbations import Perturbations
-from fastes.rollout.job import Batch, Request
+from fastes.rollout.batch import Batch
+from fastes.rollout.job import Request
 from fastes.training.archive import Snapshot
 from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEvaluation
 from fastes.training.evaluator import Evaluator, Running

@@ -11,7 +11,7 @@ import numpy as np
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.es.perturbations import Perturbations
 from fastes.es.strategy import Update
-from fastes.rollout.job import Batch
+from fastes.rollout.batch import Batch
 from fastes.rollout.last_infos import Info
 from fastes.training.counters import Counters
 from fastes.training.evaluation import FinishedEvaluation

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from fastes.pools.pool import Condition, side_by_side
-from fastes.rollout.job import StepsPlayed
+from fastes.rollout.batch import StepsPlayed
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.archive import Snapshot
 from fastes.training.evaluation import Evaluation, FinishedEvaluation

@@ -17,9 +17,9 @@ from fastes.es.optimizers import MissingOptimizer
 from fastes.es.perturbations import Perturbations, draw_eval_seeds
 from fastes.es.strategy import EvolutionStrategy, Update
 from fastes.policies.custom_policy import AnySpec
+from fastes.rollout.batch import Batch
 from fastes.rollout.env_calls import EnvCalls
 from fastes.rollout.episode import STEP_GUARD, EpisodeSettings, usual_limit
-from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.settings.settings import Settings
 from fastes.training.archive import Archive, Snapshot

@@ -13,7 +13,7 @@ from benchmarks.speed.scaling import tables
 from benchmarks.speed.scaling.costs import CHUNK, RESULTS, Costs, Episodes, growing_horizon
 from benchmarks.speed.scaling.machine import Kind, Machine
 from benchmarks.speed.scaling.training import Generation, Plan, Way, plan_of, simulate
-from fastes.rollout.job import Batch
+from fastes.rollout.batch import Batch
 from fastes.settings.preset_loader import choose_settings
 from fastes.training.episode_cap import EpisodeCap
 

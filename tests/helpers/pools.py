@@ -8,7 +8,8 @@ from typing import Any
 from fastes.pools.pool import Pool, run_trainings
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.serial_pool import SerialPool
-from fastes.rollout.job import Batch, PoolSpec, Request
+from fastes.rollout.batch import Batch
+from fastes.rollout.job import PoolSpec, Request
 
 
 def with_needs(spec: PoolSpec, **changes: Any) -> PoolSpec:

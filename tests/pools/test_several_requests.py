@@ -22,7 +22,8 @@ from fastes import FastES, FastESError, WorkerError
 from fastes.pools.pool import Pool
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.processes.worker_process import Worker
-from fastes.rollout.job import Batch, Request
+from fastes.rollout.batch import Batch
+from fastes.rollout.job import Request
 from fastes.rollout.shared_block import READY, SLOT
 
 POOLS = [0, 1, 2, 3]

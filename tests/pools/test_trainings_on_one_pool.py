@@ -25,7 +25,8 @@ from fastes.es.noise_table import NoiseTable
 from fastes.pools.make_pool import make_local_pool
 from fastes.pools.pool import Pool
 from fastes.pools.processes.process_pool import spare_workers
-from fastes.rollout.job import Batch, Request
+from fastes.rollout.batch import Batch
+from fastes.rollout.job import Request
 
 COMMON: dict[str, Any] = {"target_return": "none", "preset": "default", "n_workers": 0}
 TRAININGS: dict[str, dict[str, Any]] = {

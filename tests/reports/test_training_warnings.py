@@ -20,8 +20,8 @@ from training import MANY, Result, assert_same, assert_same_state, learn, train
 
 from fastes import FastES, Settings
 from fastes.reports.training_warnings import StatisticsWarnings
+from fastes.rollout.batch import Batch
 from fastes.rollout.episode import EpisodeSettings
-from fastes.rollout.job import Batch
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.sb3.logger import configure
 from fastes.settings.preset_loader import all_presets, choose_settings, load_preset

@@ -14,7 +14,7 @@ from training import assert_same_records, assert_same_state, learn, theta_of, tr
 from uneven import Uneven, assert_same_results, settings
 
 from fastes import FastES, Settings
-from fastes.rollout.job import Batch
+from fastes.rollout.batch import Batch
 from fastes.training.fitness import fitness_of
 
 BUDGET = 2500

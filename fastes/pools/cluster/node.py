@@ -34,7 +34,8 @@ from fastes.pools.cluster.messages import (
 from fastes.pools.cluster.node_report import differences, versions_of
 from fastes.pools.cluster.replica import KnownRequests
 from fastes.pools.processes.process_pool import ProcessPool, spare_workers
-from fastes.rollout.job import Batch, PoolSpec
+from fastes.rollout.batch import Batch
+from fastes.rollout.job import PoolSpec
 from fastes.rollout.obs_normalizer import MomentSums
 from fastes.system.limits import check_memory
 

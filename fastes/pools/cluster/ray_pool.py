@@ -19,7 +19,8 @@ from fastes.pools.cluster.members import LOG, ClusterLost, Member, Membership, P
 from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, StateMismatch, runs_of, unpack
 from fastes.pools.cluster.schedule import Load, OpenTicket, sizes
 from fastes.pools.pool import NoiseTables, Pool, close_at_exit
-from fastes.rollout.job import Batch, PoolSpec, Request, StepsPlayed
+from fastes.rollout.batch import Batch, StepsPlayed
+from fastes.rollout.job import PoolSpec, Request
 from fastes.system.forks import keep_unused, tell_of_forks
 from fastes.system.interrupts import interrupts_wait
 from fastes.system.limits import check_memory, in_bytes

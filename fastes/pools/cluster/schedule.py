@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fastes.pools.cluster.messages import Float64, Int64, Played
-from fastes.rollout.job import Batch, PoolSpec, Request
+from fastes.rollout.batch import Batch
+from fastes.rollout.job import PoolSpec, Request
 from fastes.rollout.last_infos import Info
 from fastes.rollout.obs_normalizer import EXACT_ABOVE, MomentSums
 

@@ -7,7 +7,7 @@ import sys
 from types import FrameType
 from typing import NamedTuple
 
-from fastes.errors import NestedTraining
+from fastes.errors import NestedTraining, frame_outside
 from fastes.pools.processes.worker_messages import MARK, is_worker, report_and_end, standard_name
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -34,7 +34,7 @@ def refuse_workers() -> None:
         return
     if (found := _being_imported()) is not None:
         _refuse_import(found)
-    frame = _first_outside(sys._getframe(1))
+    frame = frame_outside()
     at = f" ({frame.f_code.co_filename}, line {frame.f_lineno})" if frame else ""
     raise NestedTraining(
         f"an environment in a worker starts workers of its own{at}: each of these could do the same, without end. Train there "
@@ -89,10 +89,3 @@ def _of_importlib(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "importlib" or frame.f_code.co_filename.startswith(
         _BOOTSTRAP
     )
-
-
-def _first_outside(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame that is not FastES's own."""
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    return frame

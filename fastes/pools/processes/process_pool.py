@@ -19,9 +19,11 @@ from fastes.pools.processes.nested_training import refuse_workers
 from fastes.pools.processes.worker_failures import TICK, HangDetector, WorkerFailures
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, LOOK, WORN, Failed, Notice
 from fastes.pools.processes.worker_process import END_SECONDS, OFFER_BYTES, Payload, Worker, see_off, warn_of_late
-from fastes.rollout.job import PENALISE, Batch, PoolSpec, Request, describe_episode, warn_of_penalty
+from fastes.rollout.batch import Batch
+from fastes.rollout.job import PENALISE, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
     CLAIMING,
+    EPISODE,
     GENERATION,
     JOB,
     NOTICES,
@@ -85,9 +87,9 @@ class ProcessPool(BlockPool):
         self._printed, self._warned = set[str](), set[str]()
         self._offer = 0  # number of the last one
         self._interrupted = False  # by an exception, before workers and requests could be released
-        self._orphans = False  # whether a lost worker may have left a job that it had claimed
-        self._lost_at = 0  # a ticket from that moment
-        self._hang_detector, self._failures = HangDetector(spec.step_timeout), WorkerFailures(spec, self.n_processes)
+        self._orphans = False  # whether a lost worker may have left a job that it had claimed, of any request
+        self._lost_at = 0  # whose ticket is not above this one
+        self._hang_detector, self._failures = HangDetector(spec.step_timeout), WorkerFailures(self.n_processes)
         self._selector = self._with_limits_named(selectors.DefaultSelector)
         try:
             self._use(spec, self._with_limits_named(lambda: spec.block(self.n_processes)))
@@ -226,12 +228,8 @@ class ProcessPool(BlockPool):
             open_.finished, open_.missing = not len(left), int(left[-1]) if len(left) else None
             if len(left) and self._orphans and (orphans := self._orphans_among(open_, left)) is not None and len(orphans):
                 self._open_again(open_, orphans)
-        self._orphans = self._orphans and any(map(self._may_have_orphans, self._requests.unfinished()))
+        self._orphans = self._orphans and any(open_.ticket <= self._lost_at for open_ in self._requests.unfinished())
         return any(self.is_finished(ticket) for ticket in tickets)
-
-    def _may_have_orphans(self, open_: OpenRequest) -> bool:
-        """Whether a lost worker may have claimed a job of the request. The job is known when none is unclaimed."""
-        return open_.ticket <= self._lost_at
 
     def _orphans_among(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
         """Return the jobs that no worker plays; None while a worker is about to claim one.
@@ -439,9 +437,13 @@ class ProcessPool(BlockPool):
         self._show(worker)
         with interrupts_wait():
             self._end(worker)
-        self._note_orphans()
+        self._orphans, self._lost_at = True, self._requests.new_ticket()
         open_, job = self._unfinished_job(worker)
-        failure = self._failures.record(worker, open_, job, self._generation() + 1, self.block.slots)
+        episode, crashes = None, 0
+        if open_ is not None:
+            open_.crashes[job] += 1
+            episode, crashes = describe_episode(self.spec, open_.slot, job, int(worker.row[EPISODE])), open_.crashes[job]
+        failure = self._failures.record(worker, episode, crashes, self._generation() + 1, self.block.slots)
         if failure.error is None:
             warn_user(failure.message)
             self.start()
@@ -456,10 +458,6 @@ class ProcessPool(BlockPool):
             late = self._see_off([worker])
         warn_of_late(self.spec.source.name, late)
         self.start()
-
-    def _note_orphans(self) -> None:
-        """Note that a lost worker may have claimed a job of any request that is open now."""
-        self._orphans, self._lost_at = True, self._requests.new_ticket()
 
     def _unfinished_job(self, worker: Worker) -> tuple[OpenRequest | None, int]:
         """Return the job that a dead worker had claimed and not committed, with its request; (None, -1) for none."""

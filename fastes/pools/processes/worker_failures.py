@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from fastes.errors import WorkerCrashed, WorkerTimeout
-from fastes.pools.block_pool import OpenRequest
 from fastes.pools.processes.worker_process import Worker
-from fastes.rollout.job import EpisodeDescription, PoolSpec, describe_episode
-from fastes.rollout.shared_block import EPISODE, EVALUATION_STEPS, JOB, STEPS, RequestSlot
+from fastes.rollout.job import EpisodeDescription
+from fastes.rollout.shared_block import EVALUATION_STEPS, JOB, STEPS, RequestSlot
 
 TICK = 0.25  # seconds between looks
 _PAUSE = 1.0  # the most that a look counts: if more time has passed since the last, the parent itself was stopped or starved
@@ -133,12 +132,11 @@ class WorkerFailures:
     """Counts the losses of a pool's workers.
 
     Args:
-        spec: The pool's.
         n_processes: The number of its workers.
     """
 
-    def __init__(self, spec: PoolSpec, n_processes: int) -> None:
-        self.spec, self.n_processes = spec, n_processes
+    def __init__(self, n_processes: int) -> None:
+        self.n_processes = n_processes
         self._unbuilt: Counter[int] = Counter()  # of a worker's row, while it built its environment
         self._idle: Counter[int] = Counter()  # of a worker's row, outside any episode, since one was finished
         self._done_then = 0  # `_commits` at the last of these
@@ -153,28 +151,26 @@ class WorkerFailures:
         self._idle.clear()
 
     def record(
-        self, worker: Worker, open_: OpenRequest | None, job: int, generation: int, slots: Sequence[RequestSlot]
+        self, worker: Worker, episode: EpisodeDescription | None, crashes: int, generation: int, slots: Sequence[RequestSlot]
     ) -> WorkerFailure:
         """Record the death of a worker.
 
         Args:
             worker: The dead worker.
-            open_: The request whose job it played; None outside any episode.
-            job: The number of the job.
+            episode: The episode that it played; None if it played none.
+            crashes: How often that episode's job has lost its worker.
             generation: The running generation, from 1; 0 for none.
             slots: Those of all requests.
         """
-        how, episode, again, done = worker.how_it_died(), None, "", _commits(slots)
-        if open_ is None:
+        how, again, done = worker.how_it_died(), "", _commits(slots)
+        if episode is None:
             what = "outside any episode" if worker.ready else "while it built its environment"
             what += f", in generation {generation}" if generation else ""
             losses, most = self._outside(worker, done)
         else:
-            episode = describe_episode(self.spec, open_.slot, job, int(worker.row[EPISODE]))
             what, again = f"in {episode.text}", " and its unfinished episode is played again"
-            open_.crashes[job] += 1
             self._fruitless += 1
-            losses, most = open_.crashes[job], _MAX_CRASHES
+            losses, most = crashes, _MAX_CRASHES
         message = f"worker {worker.index} {how} {what}; it is replaced{again}, results do not change"
         if self._fruitless >= _MAX_FRUITLESS * self.n_processes and not done:
             lost = f"{self._fruitless} workers were lost before any episode was finished, the last one {what}; it {how}."
@@ -182,7 +178,7 @@ class WorkerFailures:
         if losses < most:
             return WorkerFailure(message)
         lost = f"{most} workers were lost {what}; the last one {how}."
-        return WorkerFailure(message, _error(worker, lost, episode, generation), open_ is None)
+        return WorkerFailure(message, _error(worker, lost, episode, generation), episode is None)
 
     def _outside(self, worker: Worker, done: int) -> tuple[int, int]:
         """Return how often its row has lost a worker outside any episode, and how often it may.

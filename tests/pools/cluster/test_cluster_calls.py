@@ -39,7 +39,8 @@ from fastes.pools.cluster.messages import (
 from fastes.pools.cluster.node import Node
 from fastes.pools.cluster.ray_pool import RayPool
 from fastes.pools.cluster.schedule import OpenTicket
-from fastes.rollout.job import Batch, PoolSpec, Request
+from fastes.rollout.batch import Batch
+from fastes.rollout.job import PoolSpec, Request
 
 _MOMENT = 0.05  # seconds that a call gets to return although it should not
 _SECONDS = 60.0  # for one that should
