@@ -30,9 +30,9 @@ from fastes.system.console import fill_standard_descriptors
 from fastes.system.installation import CPU_TORCH, WAYS, has_libraries, install_command, package_root, packages_command
 from fastes.system.limits import affinity_cpus, available_cpus, available_memory, cpu_quota, in_bytes, memory_limit
 
-_SECONDS = 150.0  # for all tries together, on a busy machine
+SECONDS = 150.0  # for all tries together, on a busy machine
+BOOT = "import sys; sys.path[:] = {path!r}; from fastes.cli.doctor_tries import answer; answer({name!r})"
 _NAMED = 4  # packages of an extra that are named
-_BOOT = "import sys; sys.path[:] = {path!r}; from fastes.cli.doctor_tries import answer; answer({name!r})"
 
 
 class Row(NamedTuple):
@@ -63,13 +63,13 @@ def main() -> int:
 def run_doctor(arguments: argparse.Namespace) -> int:  # noqa: ARG001
     print(f"FastES {__version__} in {package_root()}")
     broken: list[str] = []
-    with _folder_to_write() as folder, _Tries(folder) as tries:
+    with folder_to_write() as folder, Tries(folder) as tries:
         for title, rows in (
-            ("Versions", _versions()),
-            ("This machine", _machine()),
-            ("Training", _training(tries)),
-            ("Drawing", _drawing(tries)),
-            ("Optional parts", _optional()),
+            ("Versions", versions()),
+            ("This machine", machine()),
+            ("Training", training(tries)),
+            ("Drawing", drawing(tries)),
+            ("Optional parts", optional()),
         ):
             found = list(rows)
             _show(title, found)
@@ -86,7 +86,8 @@ def _show(title: str, rows: list[Row]) -> None:
     sys.stdout.flush()
 
 
-def _versions() -> Iterator[Row]:
+def versions() -> Iterator[Row]:
+    """Yield the rows of Python, the system, and the packages that FastES needs."""
     threads = ", free-threaded" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
     yield Row("Python", f"{platform.python_version()}, {platform.python_implementation()}{threads}, {sys.executable}")
     yield Row("system", f"{_distribution()}{platform.system()} {platform.release()}, {platform.machine()}, {_libc()}")
@@ -115,7 +116,8 @@ def _libc() -> str:
         return " ".join(part for part in platform.libc_ver() if part) or "no glibc"
 
 
-def _machine() -> Iterator[Row]:
+def machine() -> Iterator[Row]:
+    """Yield the rows of the machine's limits: cores, memory, open files, and whether this folder can be written."""
     quota = cpu_quota()
     limit = "no quota of a container" if quota is None else f"a quota of {quota:g} of the container"
     yield Row("cores", f"{available_cpus()} allowed: {affinity_cpus()} in the affinity mask, {limit}")
@@ -128,9 +130,10 @@ def _machine() -> Iterator[Row]:
     yield Row("this folder", "can be written" if writable else "cannot be written: choose another for run folders with --runs")
 
 
-def _training(tries: _Tries) -> Iterator[Row]:
+def training(tries: Tries) -> Iterator[Row]:
+    """Yield the rows of the parts without which no training works."""
     try:
-        yield _sources()
+        yield check_sources()
     except Exception as error:  # a core for another Python, or one that does not load
         yield Row("core", f"{type(error).__name__}: {error}", broken=True)
     for name in ("kernels", "shared memory", "training"):
@@ -138,7 +141,7 @@ def _training(tries: _Tries) -> Iterator[Row]:
         yield Row(name, text, broken=not works)
 
 
-def _sources() -> Row:
+def check_sources() -> Row:
     """Check that the core is compiled from the sources next to the package, if there are any."""
     from fastes import _core
 
@@ -151,14 +154,15 @@ def _sources() -> Row:
     return Row("core", f"built from sources {_core.SOURCE_HASH}, and those in {root} are {wanted}: build it again", broken=True)
 
 
-def _drawing(tries: _Tries) -> Iterator[Row]:
-    for name, way in _ways():
+def drawing(tries: Tries) -> Iterator[Row]:
+    """Yield the rows of what draws frames and encodes videos; none is broken, because training draws nothing."""
+    for name, way in ways_to_draw():
         yield Row(name, tries.told(name, "mujoco", "mujoco", way))
     yield Row("classic control", tries.told("classic control", "pygame", "video"))
     yield Row("video", tries.told("video", "imageio_ffmpeg", "video"))
 
 
-def _ways() -> list[tuple[str, str]]:
+def ways_to_draw() -> list[tuple[str, str]]:
     """Return the name of a row and MUJOCO_GL of each possible way of drawing; '' for MuJoCo's own choice."""
     if sys.platform != "linux" or not find_spec("mujoco"):
         return [("MuJoCo", "")]
@@ -169,7 +173,8 @@ def _ways() -> list[tuple[str, str]]:
     return [(f"MuJoCo, {way}{' (MUJOCO_GL)' if way == chosen else ''}", way) for way in ways]
 
 
-def _optional() -> Iterator[Row]:
+def optional() -> Iterator[Row]:
+    """Yield the rows of the extras: their packages, or the command that installs them."""
     try:
         parts = optional_parts()
     except metadata.PackageNotFoundError:
@@ -191,16 +196,24 @@ def _first(names: list[str]) -> str:
     return f"{', '.join(names[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
-class _Tries:
-    """Processes that try things side by side, in a folder for their files. Leaving the context ends them."""
+class Tries:
+    """Processes that try things side by side. Leaving the context ends them.
+
+    Args:
+        folder: For their files.
+
+    Attributes:
+        until: The time (`time.monotonic`) at which those that have not ended are given up.
+        processes: Name of a row -> the process that tries it, or the reason that none could be started.
+    """
 
     def __init__(self, folder: str) -> None:
-        self.until = time.monotonic() + _SECONDS
-        self._processes: dict[str, subprocess.Popen[bytes] | OSError] = {}
+        self.until = time.monotonic() + SECONDS
+        self.processes: dict[str, subprocess.Popen[bytes] | OSError] = {}
         path = [os.path.abspath(entry) for entry in sys.path]  # they run in another folder
         for name in ("kernels", "shared memory", "training"):
             self._start(name, name, path, folder, {})
-        for name, way in _ways() if find_spec("mujoco") else ():
+        for name, way in ways_to_draw() if find_spec("mujoco") else ():
             self._start(name, "mujoco", path, folder, {"MUJOCO_GL": way} if way else {})
         if find_spec("pygame"):
             self._start("classic control", "classic control", path, folder, {"SDL_VIDEODRIVER": "dummy"})
@@ -208,44 +221,44 @@ class _Tries:
             self._start("video", "video", path, folder, {})
 
     def _start(self, row: str, name: str, path: list[str], folder: str, env: Mapping[str, str]) -> None:
-        command = [sys.executable, "-c", _BOOT.format(path=path, name=name)]
+        command = [sys.executable, "-c", BOOT.format(path=path, name=name)]
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         try:
-            self._processes[row] = subprocess.Popen(command, cwd=folder, env={**os.environ, **env}, **streams)
+            self.processes[row] = subprocess.Popen(command, cwd=folder, env={**os.environ, **env}, **streams)
         except OSError as error:  # there may be no more processes
-            self._processes[row] = error
+            self.processes[row] = error
 
-    def __enter__(self) -> _Tries:
+    def __enter__(self) -> Tries:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes.values():
+        for process in self.processes.values():
             if not isinstance(process, OSError):
                 process.kill()
                 process.communicate()
 
     def told(self, row: str, module: str, extra: str, way: str = "") -> str:
         """Return the result of a try that needs a module of an extra, in words. way: MuJoCo's way of drawing."""
-        if row not in self._processes:
+        if row not in self.processes:
             return f"needs {module}: {install_command(extra)}"
         works, text = self.result(row)
         if works:
             choose = f"; MUJOCO_GL={way} chooses it" if way and way != "egl" else ""
             return f"works: {text}{choose}"
-        if way not in WAYS or isinstance(self._processes[row], OSError):
+        if way not in WAYS or isinstance(self.processes[row], OSError):
             return f"no: {text}"
         lacks = f"{text}; it may lack a driver" if has_libraries(way) else "its libraries are not there"
         return f"no: {lacks}: {packages_command(way)}"
 
     def result(self, row: str) -> tuple[bool, str]:
         """Return whether a try worked, and what it found or what went wrong."""
-        process = self._processes[row]
+        process = self.processes[row]
         if isinstance(process, OSError):
             return False, f"no process could be started to try it: {process}"
         try:
             out, err = process.communicate(timeout=max(0.1, self.until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            return False, f"it has not ended after {_SECONDS:.0f} s"
+            return False, f"it has not ended after {SECONDS:.0f} s"
         with contextlib.suppress(ValueError, TypeError, KeyError, IndexError):
             said = json.loads(out.splitlines()[-1])
             return bool(said["works"]), " ".join(str(said["text"]).split())
@@ -263,7 +276,7 @@ def _end_of(status: int, err: bytes) -> str:
 
 
 @contextlib.contextmanager
-def _folder_to_write() -> Iterator[str]:
+def folder_to_write() -> Iterator[str]:
     """Yield a folder for a library's files, or the root if no folder can be written."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="fastes-doctor-", ignore_cleanup_errors=True)

@@ -18,7 +18,7 @@ _UNSTABLE = (
     "XML; actions that are not finite cause it, too"
 )
 _WHERE = re.compile(r"\s+at \w+ -?\d+|\s*Time = -?[\d.e+-]+\.?")  # what differs from one time to the next
-_told: set[str] = set()
+told: set[str] = set()  # messages that this process has shown, or that are not to be shown
 _of_models: list[str] | None = None  # warnings since a build began; None while nothing is built
 
 
@@ -39,8 +39,8 @@ def _meet(message: str) -> None:
         _of_models.append(message)
         return
     text = _text_of(message)
-    if text not in _told:
-        _told.add(text)
+    if text not in told:
+        told.add(text)
         advice = f" {_UNSTABLE}." if "unstable" in text else ""
         with contextlib.suppress(Exception):  # the same words in all workers: their parent shows a line once
             print(f"fastes: warning: MuJoCo says: {text}.{advice}", file=lasting(sys.stderr), flush=True)
@@ -63,7 +63,7 @@ def mujoco_listened_to() -> Iterator[list[Any]]:
         messages, _of_models = _of_models, before
         model = getattr(getattr(built[0], "unwrapped", None), "fullpath", "") if built else ""
         if _is_installed(str(model)):
-            _told.update(map(_text_of, messages))
+            told.update(map(_text_of, messages))
         else:
             _tell_of_model(str(model) or "a model", messages)
 
@@ -74,8 +74,8 @@ def _text_of(message: str) -> str:
 
 def _tell_of_model(model: str, messages: Sequence[str]) -> None:
     for message in messages:
-        if (text := f"MuJoCo says of {model}: {message}") not in _told:
-            _told.add(text)
+        if (text := f"MuJoCo says of {model}: {message}") not in told:
+            told.add(text)
             warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 

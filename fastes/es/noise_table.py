@@ -18,8 +18,8 @@ Int64 = npt.NDArray[np.int64]
 
 MIN_TABLE_SIZE = 1 << 20
 MAX_TABLE_SIZE = 250_000_000
-_GRAIN = 1 << 14  # each thread's part is a multiple of this many values
-_WORTH_A_THREAD = 1 << 20  # values to draw, or to read, that repay starting a thread
+GRAIN = 1 << 14  # each thread's part is a multiple of this many values
+WORTH_A_THREAD = 1 << 20  # values to draw, or to read, that repay starting a thread
 
 
 def default_table_size(num_params: int) -> int:
@@ -109,9 +109,9 @@ class NoiseTable:
 
 def _in_threads(size: int, work: int, function: Callable[[int, int], None]) -> None:
     """Call function(start, end) on parts of range(size), on as many threads as are worth starting; kernels release the GIL."""
-    threads = min(work // _WORTH_A_THREAD, size // _GRAIN)
+    threads = min(work // WORTH_A_THREAD, size // GRAIN)
     threads = min(threads, available_cpus()) if threads > 1 else 1  # asking for CPUs costs more than little work
-    part = -(-size // (threads * _GRAIN)) * _GRAIN
+    part = -(-size // (threads * GRAIN)) * GRAIN
     starts = range(0, size, part)
     if len(starts) < 2:
         function(0, size)

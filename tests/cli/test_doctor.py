@@ -72,9 +72,9 @@ class Tries:
 
     def __init__(self, *, works: bool, text: str = "ok") -> None:
         self.found = works, text
-        self._processes = dict.fromkeys(("MuJoCo, egl", "MuJoCo, osmesa", "classic control", "video"))
+        self.processes = dict.fromkeys(("MuJoCo, egl", "MuJoCo, osmesa", "classic control", "video"))
 
-    told = doctor._Tries.told
+    told = doctor.Tries.told
 
     def result(self, _: str) -> tuple[bool, str]:
         return self.found
@@ -87,7 +87,7 @@ def drawing(tries: Any, monkeypatch: pytest.MonkeyPatch, has_libraries: bool) ->
     monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": "debian"})
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("MUJOCO_GL", raising=False)
-    rows = list(doctor._drawing(tries))
+    rows = list(doctor.drawing(tries))
     assert not any(row.broken for row in rows), "training draws nothing"
     return {row.name: row.text for row in rows}
 
@@ -118,16 +118,16 @@ def test_mujoco_gl_that_is_set_is_tried_whatever_it_is(monkeypatch: pytest.Monke
     monkeypatch.setattr(doctor, "find_spec", lambda _: True)
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.setenv("MUJOCO_GL", "elg")
-    assert doctor._ways()[-1] == ("MuJoCo, elg (MUJOCO_GL)", "elg")
+    assert doctor.ways_to_draw()[-1] == ("MuJoCo, elg (MUJOCO_GL)", "elg")
     monkeypatch.setenv("MUJOCO_GL", "glfw")
-    assert ("MuJoCo, glfw (MUJOCO_GL)", "glfw") in doctor._ways()
+    assert ("MuJoCo, glfw (MUJOCO_GL)", "glfw") in doctor.ways_to_draw()
 
 
 def test_without_packages_that_draw_it_names_the_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "find_spec", lambda _: None)
-    with doctor._Tries("/") as tries:
+    with doctor.Tries("/") as tries:
         tries.result("training")
-        texts = [row.text for row in doctor._drawing(tries)]
+        texts = [row.text for row in doctor.drawing(tries)]
     assert ["[mujoco]" in texts[0], *("[video]" in text for text in texts[1:])] == [True] * 3
     assert all(text.startswith("needs ") for text in texts)
 
@@ -136,11 +136,11 @@ def test_without_packages_that_draw_it_names_the_extras(monkeypatch: pytest.Monk
 def tries_that(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Tries whose processes run this code instead."""
     monkeypatch.setattr(doctor, "find_spec", lambda _: None)
-    opened: list[doctor._Tries] = []
+    opened: list[doctor.Tries] = []
 
-    def run(code: str) -> doctor._Tries:
-        monkeypatch.setattr(doctor, "_BOOT", code.replace("{", "{{").replace("}", "}}"))
-        opened.append(doctor._Tries("/"))
+    def run(code: str) -> doctor.Tries:
+        monkeypatch.setattr(doctor, "BOOT", code.replace("{", "{{").replace("}", "}}"))
+        opened.append(doctor.Tries("/"))
         return opened[-1]
 
     yield run
@@ -162,11 +162,11 @@ def test_a_process_that_crashes_ends_nothing(code: str, said: str, tries_that: A
 
 
 def test_a_process_that_hangs_is_ended(tries_that: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_SECONDS", 0.0)
+    monkeypatch.setattr(doctor, "SECONDS", 0.0)
     tries = tries_that("import signal; signal.pause()")
     works, said = tries.result("training")
     assert (works, said) == (False, "it has not ended after 0 s")
-    processes = list(tries._processes.values())
+    processes = list(tries.processes.values())
     tries.__exit__()
     wait_until(lambda: all(process.poll() is not None for process in processes), "the processes end")
 
@@ -234,22 +234,22 @@ def test_a_frame_of_one_colour_is_no_frame(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_core_of_other_sources_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' own core is not one: make build."""
     root = Path(doctor.package_root())
-    assert doctor._sources() == Row("core", f"built from sources {_core.SOURCE_HASH}, as they are in {root}")
+    assert doctor.check_sources() == Row("core", f"built from sources {_core.SOURCE_HASH}, as they are in {root}")
     monkeypatch.setattr(_core, "SOURCE_HASH", "12345678")
-    row = doctor._sources()
+    row = doctor.check_sources()
     assert row.broken
     assert row.text.startswith(f"built from sources 12345678, and those in {root} are ")
 
 
 def test_an_installed_core_has_no_sources_to_be_compared_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "package_root", lambda: str(tmp_path))
-    assert doctor._sources() == Row("core", f"built from sources {_core.SOURCE_HASH}")
+    assert doctor.check_sources() == Row("core", f"built from sources {_core.SOURCE_HASH}")
 
 
 def test_packages_that_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     packages = [Package("numpy", ">=2.0", "1.26.4"), Package("tqdm", ">=4.66", ""), Package("gymnasium", ">=1.0", "1.2.0")]
     monkeypatch.setattr(doctor, "needed", lambda: packages)
-    assert list(doctor._versions())[2:] == [
+    assert list(doctor.versions())[2:] == [
         Row("numpy", "1.26.4 is there, >=2.0 is needed: pip install 'numpy>=2.0'", broken=True),
         Row("tqdm", "missing: pip install 'tqdm>=4.66'", broken=True),
         Row("gymnasium", "1.2.0"),
@@ -265,7 +265,7 @@ def test_optional_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     monkeypatch.setattr(doctor, "optional_parts", lambda: parts)
     monkeypatch.setattr(doctor, "install_command", lambda extra: f"pip install 'fastes[{extra}]'")
-    _, mujoco, video, zoo = list(doctor._optional())
+    _, mujoco, video, zoo = list(doctor.optional())
     assert mujoco == Row("mujoco", "missing mujoco>=3.1, imageio: pip install 'fastes[mujoco]'")
     assert video == Row("video", "imageio-ffmpeg 0.6")
     assert zoo.text == "p0 1, p1 1, p2 1, p3 1 and 2 more"
@@ -278,7 +278,7 @@ def test_numbers_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(doctor, "available_memory", lambda: 3 * 10**9)
     monkeypatch.setattr(doctor, "memory_limit", lambda: 4 * 10**9)
     monkeypatch.setattr("os.access", lambda *_: False)
-    rows = {row.name: row.text for row in doctor._machine()}
+    rows = {row.name: row.text for row in doctor.machine()}
     assert rows["cores"] == "2 allowed: 8 in the affinity mask, a quota of 1.5 of the container"
     assert rows["memory"] == "3 GB left, of 4 GB that the container may have"
     assert "--runs" in rows["this folder"]
@@ -304,5 +304,5 @@ def test_it_needs_no_folder_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 
     monkeypatch.setattr("tempfile.TemporaryDirectory", none)
-    with doctor._folder_to_write() as folder:
+    with doctor.folder_to_write() as folder:
         assert folder == "/"

@@ -38,7 +38,7 @@ def exploding() -> Any:
 @pytest.fixture(autouse=True)
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(mujoco_messages, "_told", set())
+    monkeypatch.setattr(mujoco_messages, "told", set())
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])

@@ -157,7 +157,7 @@ def test_a_sum_in_parts_is_the_sum(squares: bool, monkeypatch: pytest.MonkeyPatc
         expected[np.arange(first, first + size) % num_params] += (eps * eps - np.float32(1) if squares else eps) * weights[pair]
     for threads in (1, 2, 3):
         monkeypatch.setattr(noise, "available_cpus", lambda threads=threads: threads)
-        monkeypatch.setattr(noise, "_WORTH_A_THREAD", 1)
+        monkeypatch.setattr(noise, "WORTH_A_THREAD", 1)
         assert (table.weighted_sum(index, weights, num_params, windows, squares) == expected).all()
 
 

@@ -136,9 +136,9 @@ def test_random_access_equals_sequential_fill(variant: str, table: np.ndarray, m
     for start, count in zip(rng.integers(0, MILLION - 500, 200), rng.integers(1, 500, 200), strict=True):
         assert np.array_equal(fill(count, 0, start), table[start : start + count])
     monkeypatch.setattr(noise, "available_cpus", lambda: 3)
-    monkeypatch.setattr(noise, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(noise, "WORTH_A_THREAD", 1)
     for grain in (1, 63, 64, 1000):
-        monkeypatch.setattr(noise, "_GRAIN", grain)
+        monkeypatch.setattr(noise, "GRAIN", grain)
         assert np.array_equal(NoiseTable(5000, 0).values, table[:5000])
 
 

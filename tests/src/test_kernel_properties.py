@@ -166,8 +166,8 @@ def test_a_sum_on_several_threads_is_the_same_sum(case: Any, grain: int, cpus: i
     n, table, index, weights = case
     drawn = NoiseTable(len(table), 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noise, "_GRAIN", grain)
-        patch.setattr(noise, "_WORTH_A_THREAD", 1)
+        patch.setattr(noise, "GRAIN", grain)
+        patch.setattr(noise, "WORTH_A_THREAD", 1)
         patch.setattr(noise, "available_cpus", lambda: cpus)
         assert_same_bits("sum", drawn.weighted_sum(index, weights, n), summed(n, drawn.values, index, weights))
 
