@@ -1,4 +1,4 @@
-"""The dictionary of foreign names: settings of Stable-Baselines3, sb3-contrib and packages for ES, and what to write here."""
+"""Names of settings in Stable-Baselines3, sb3-contrib and packages for ES, each with what to write here."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _with_its_words(setting: str, choices: Collection[str]) -> str:
 
 
 def answer_in_learn(name: str) -> str:
-    """Return the same for an argument of learn, where SB3's n_eval_episodes was one of evaluations."""
+    """Return the same for an argument of learn; SB3's n_eval_episodes belonged to evaluations there."""
     if name == "n_eval_episodes":
         return f": {_EVALUATION}"
     if (here := _RENAMED.get(name)) not in (None, "total_timesteps"):

@@ -1,4 +1,4 @@
-"""Every setting of a training, and the one list of those that EvolutionStrategy lacks; flags and docs are made from this."""
+"""Every setting of a training: those of EvolutionStrategy and more. Flags, checks and pages are derived from them."""
 
 from __future__ import annotations
 

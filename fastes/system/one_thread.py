@@ -1,4 +1,4 @@
-"""A model works in one thread at a time: its workers, and its memory for their jobs, are there once."""
+"""A model works in one thread at a time: it has one set of workers, and one memory for their jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastes.errors import FastESError
 
 
 class OneThread:
-    """Lets in one thread, and whatever that calls; any other gets an error that says so."""
+    """A lock that one thread holds, which may take it again; any other thread gets an error."""
 
     def __init__(self) -> None:
         self._lock, self._process = threading.RLock(), os.getpid()
@@ -19,8 +19,8 @@ class OneThread:
 
     @contextlib.contextmanager
     def using(self, what: str) -> Iterator[None]:
-        """Raises FastESError where another thread is in. what: the method that is called, as in 'learn()'."""
-        if self._process != os.getpid():  # after a fork the other threads, and what they held, are the parent's
+        """Hold the lock in a block. Raises FastESError if another thread holds it. what: the called method, as 'learn()'."""
+        if self._process != os.getpid():  # after a fork the other threads, and their locks, are the parent's
             self._lock, self._process = threading.RLock(), os.getpid()
         lock, user = self._lock, f"{what} in thread {threading.current_thread().name!r}"
         if not lock.acquire(blocking=False):

@@ -20,27 +20,30 @@ from fastes.errors import suggest
 Screen = npt.NDArray[np.uint8]
 
 _FRAMES_A_SECOND = 60
-# where nothing happens until FIRE is pressed: a ball to serve, or a title. Most games know a FIRE, and shoot with it
+# games in which nothing happens until FIRE is pressed: a ball to serve, or a title. In most games FIRE shoots
 _WAIT_FOR_FIRE = frozenset({"breakout", "donkey_kong", "earthworld", "tennis"})
-_STRENGTH = 1.0  # of a paddle's turn; ale-py 0.10.0 takes 0 where it is left out
-_FIRE_FRAMES = 4  # of a press that none of them overlooks: Tennis may, of a single frame
+_STRENGTH = 1.0  # of a paddle's turn; ale-py 0.10.0 takes 0 if it is left out
+_FIRE_FRAMES = 4  # of a press that every game notices: Tennis may overlook a single frame
 
 
 class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
     """A game on small grey screens, several of them stacked, with frames skipped and raw scores.
 
-    game: the name of its ROM in ale-py, such as 'space_invaders'.
-    render_mode: 'rgb_array' for the screen in colour, uint8 (210, 160, 3) in most games; 'human' for ale-py's window.
-    options: see fastes.envs.atari.options.Options.
+    Observations are uint8 (frame_stack, height, width), the latest screen last; after a reset the first one is in all places.
+    Screens are resized by area. An action is an index into `get_action_meanings()`. Rewards are points of the score.
 
-    observation: uint8 (frame_stack, height, width), the latest screen last; after a reset the first one is in all places.
-    Screens are resized by area. action: an index into `get_action_meanings()`. reward: points of the score.
-
-    `reset(seed=...)` alone decides how an episode begins, and what sticky actions do in it: no episode before it does. The
+    The seed of `reset` alone decides how an episode begins and what sticky actions do in it, not the episodes before. The
     same seed and actions give the observations and rewards of gymnasium.wrappers.AtariPreprocessing in FrameStackObservation,
     except in the four games that wait for FIRE, and for the observation after the last step.
-    Raises ValueError for a game, mode or difficulty that ale-py does not know, and for an action that is none; TypeError or
-    ValueError for options.
+
+    Args:
+        game: Name of its ROM in ale-py, such as 'space_invaders'.
+        render_mode: 'rgb_array' for the screen in colour, uint8 (210, 160, 3) in most games; 'human' for ale-py's window.
+        **options: See fastes.envs.atari.options.Options.
+
+    Raises:
+        TypeError, ValueError: An option is wrong, ale-py does not know the game, mode or difficulty, or a step's action is out
+            of range.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["human", "rgb_array"], "render_fps": 15}  # noqa: RUF012
@@ -66,7 +69,7 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
         self._lives, self._begun = 0, False
 
     def get_action_meanings(self) -> list[str]:
-        """A name for each action."""
+        """Return the name of each action."""
         return [action.name for action in self._actions]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Screen, dict[str, Any]]:
@@ -105,7 +108,7 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
         return self._stack.copy(), float(points), terminated, self.ale.game_truncated(), self._info()
 
     def _play(self, held: Sequence[ale_py.Action]) -> tuple[int, bool]:
-        """The points of a step's frames, and whether a life was lost that ends the episode. The last frame is not read yet.
+        """Return the points of a step's frames, and whether a lost life ends the episode. The last frame is not read yet.
 
         A game that is over plays no further frames.
         """
@@ -122,7 +125,7 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
         return points, False
 
     def _read(self, grey: Screen, which: int) -> None:
-        """The present frame. ale-py's greys take far longer than its colours: they are read where a colour is new."""
+        """Read the present frame. ale-py's greys take far longer than its colours: they are read only if a colour is new."""
         self.ale.getScreen(self._screen)
         if not self._greys.look_up(self._screen, grey):
             self.ale.getScreenGrayscale(grey)
@@ -131,7 +134,7 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
             self.ale.getScreenRGB(self._colours[which])
 
     def _resize_into(self, small: Screen) -> None:
-        """The last two frames, the brighter one at each pixel, in the size of an observation."""
+        """Write the brighter one of the last two frames at each pixel, in the size of an observation."""
         self._resize.brighter(self._earlier, self._latest, small)
 
     def _info(self) -> dict[str, Any]:
@@ -140,7 +143,7 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
         return {"lives": ale.lives(), **frames}
 
     def render(self) -> Screen | None:
-        """The screen in colour, with what flickers: at each pixel the brighter one of the last two frames, as in observations.
+        """Return the screen in colour: at each pixel the brighter one of the last two frames, as in observations.
 
         None without a render_mode, and for 'human', whose window shows itself.
         """
@@ -152,7 +155,7 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
 
 
 class _Emulator:
-    """ale-py's, started for each episode as if it were new.
+    """ale-py's emulator, started for each episode as if it were new.
 
     Loading a ROM takes as long as a hundred steps or more. The state after it is kept, restored and reset instead: an emulator
     that has played would continue its random numbers, which it takes from its memory. Sticky actions are drawn here, from the
@@ -217,6 +220,6 @@ class _Emulator:
         return held
 
     def press(self, action: ale_py.Action, frames: int) -> None:
-        """Play frames that are not looked at."""
+        """Play frames whose screens are not read."""
         for each in self.held(action, frames):
             self.ale.act(each, _STRENGTH)

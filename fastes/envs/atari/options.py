@@ -1,4 +1,4 @@
-"""How an Atari game is played, and which ids get the environment of FastES. Nothing here needs ale-py."""
+"""Options of Atari games, and the ids that get the environment of FastES. Nothing here needs ale-py."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ _SCREENS = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v4")  # ids that stand for a g
 _OF_IDS = re.compile(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$")  # what they add to a name, in lower case
 _OF_GYMNASIUM = ("render_mode", "max_episode_steps", "disable_env_checker")  # arguments of gymnasium.make itself
 _ALE_ENV = "ale_py.env:AtariEnv"
-_OWN = "obs_type"  # who says what the observations are means ale-py's environment
+_OWN = "obs_type"  # an argument of ale-py's own environment: an id with it gets that environment
 _LARGEST = 1_000  # side of a screen
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a game is played.
+    """Options of a game.
 
-    frame_skip: frames that an action lasts, at least 1. The observation is the brighter of the last two at each pixel.
-    frame_stack: screens in an observation, the latest one last.
-    screen_size: of a screen in pixels, one number or (width, height).
-    noop_max: an episode begins with 1 to noop_max frames without an action, drawn from its seed; 0 for none.
-    fire_reset: press FIRE then, in games that wait for it.
-    repeat_action_probability: that a frame repeats the action of the frame before it (sticky actions), 0 to 1.
-    full_action_space: all 18 actions, and not only those that the game knows.
-    mode, difficulty: of the game, as ale-py numbers them; None for its default.
-    terminal_on_life_loss: an episode is one life.
-    clip_reward: -1, 0 or 1 for the sign of a step's reward.
-    max_num_frames_per_episode: an episode is cut there; 0 for no limit.
+    Attributes:
+        frame_skip: Frames that an action lasts, at least 1. The observation is the brighter of the last two at each pixel.
+        frame_stack: Screens in an observation, the latest one last.
+        screen_size: Size of a screen in pixels, one number or (width, height).
+        noop_max: An episode begins with 1 to noop_max frames without an action, drawn from its seed; 0 for none.
+        fire_reset: Whether FIRE is pressed then, in games that wait for it.
+        repeat_action_probability: Probability that a frame repeats the action of the frame before it (sticky actions), 0 to 1.
+        full_action_space: Whether there are all 18 actions, not only those that the game knows.
+        mode, difficulty: Of the game, as ale-py numbers them; None for its default.
+        terminal_on_life_loss: Whether an episode is one life.
+        clip_reward: Whether a step's reward is its sign, -1, 0 or 1.
+        max_num_frames_per_episode: Frames after which an episode is cut; 0 for no limit.
     """
 
     frame_skip: int = 4
@@ -55,7 +56,7 @@ class Options:
 
     @classmethod
     def checked(cls, given: Mapping[str, Any]) -> Options:
-        """From arguments by name. Raises TypeError or ValueError that names the option, what is wrong and what is expected."""
+        """Return options from arguments by name. Raises TypeError or ValueError, with the option and the expected value."""
         known = [each.name for each in fields(cls)]
         if unknown := next((name for name in given if name not in known), None):
             raise ValueError(
@@ -71,7 +72,7 @@ class Options:
         return self.screen_size if isinstance(self.screen_size, tuple) else (self.screen_size, self.screen_size)
 
     def as_arguments(self) -> dict[str, Any]:
-        """By name, as JSON has them."""
+        """Return the options by name, as JSON has them."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
@@ -79,16 +80,20 @@ DEFAULTS = Options().as_arguments()
 
 
 def plays_screens(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
-    """Whether an id gets the environment of FastES: ALE/<Game>-v5 or <Game>NoFrameskip-v4 of ale-py, no obs_type asked for."""
+    """Return whether an id gets FastES's environment: ALE/<Game>-v5 or <Game>NoFrameskip-v4 of ale-py, without obs_type."""
     ours = spec.entry_point == _ALE_ENV and _SCREENS.fullmatch(spec.id) is not None
     return ours and "game" in spec.kwargs and spec.kwargs.get(_OWN, "rgb") == "rgb" and _OWN not in kwargs
 
 
 def of_game(spec: EnvSpec, kwargs: Mapping[str, Any]) -> tuple[str, EnvSpec, dict[str, Any]]:
-    """The name of a game's environment, its spec, and those of kwargs that are not as they would be without.
+    """Return the name of a game's environment, its spec, and the arguments that differ from their defaults.
 
-    spec: of ATARI, whose game is among kwargs, or of an id that `plays_screens`. Raises what `Options.checked` raises, and
-    ValueError without a game.
+    Args:
+        spec: Spec of ATARI, whose game is in kwargs, or of an id that `plays_screens`.
+        kwargs: Arguments for gymnasium.make.
+
+    Raises:
+        TypeError, ValueError: An option is wrong, or there is no game.
     """
     given = dict(kwargs)
     game = given.pop("game", None) if spec.id == ATARI else spec.kwargs["game"]
@@ -108,12 +113,12 @@ def no_game(game: object) -> ValueError:
 
 
 def ale_id(game: str) -> str:
-    """The id that a game has in ale-py: 'ALE/SpaceInvaders-v5' for space_invaders."""
+    """Return the id of a game in ale-py: 'ALE/SpaceInvaders-v5' for space_invaders."""
     return f"ALE/{game.title().replace('_', '')}-v5"
 
 
 def bare_name(name: str) -> str:
-    """A game's name without what ids add: 'spaceinvaders' of 'ALE/SpaceInvaders-v5', 'SpaceInvaders' and 'space_invaders'."""
+    """Return a game's name in one form: 'spaceinvaders' for 'ALE/SpaceInvaders-v5', 'SpaceInvaders' and 'space_invaders'."""
     return _OF_IDS.sub("", name.casefold()).replace("_", "")
 
 

@@ -1,1 +1,1 @@
-"""Environments that come along, registered by envs/import_hook.py."""
+"""Environments of FastES, registered by envs/import_hook.py."""

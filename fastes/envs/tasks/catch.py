@@ -1,4 +1,4 @@
-"""A ball falls down a picture and is to be caught: the smallest task for policies that see images."""
+"""A paddle has to catch a ball that falls down a picture: the smallest task for policies that see images."""
 
 from __future__ import annotations
 
@@ -29,13 +29,19 @@ class Catch(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
     >>> env.step(1)[1:3]
     (1.0, True)
 
-    observation: uint8 (rows, columns), 255 where the ball and the paddle are, else 0.
-    action: 0 left, 1 stay, 2 right; the paddle stays at an edge. An episode ends when the ball is in the last row, after
-    rows - 1 steps: +1 where the paddle is, -1 elsewhere. The ball's column is all that is random. rows, columns: 10 and 5
-    unless they are given, as in bsuite (Osband et al. 2020); with many columns and few rows some balls cannot be caught.
+    Observations are uint8 (rows, columns): 255 at the ball and the paddle, else 0. Actions are 0 left, 1 stay, 2 right; the
+    paddle stays at an edge. An episode ends when the ball is in the last row, after rows - 1 steps, with reward +1 if the
+    paddle is there, else -1. Only the ball's column is random.
 
-    The best return is 1, the registered reward_threshold; to stand still has -0.6 by the mean.
-    Raises ValueError for an action that is not 0, 1 or 2. After Mnih et al. 2014 (Recurrent Models of Visual Attention).
+    The best return is 1, the registered reward_threshold; a paddle that stands still reaches -0.6 on average. After Mnih et al.
+    2014 (Recurrent Models of Visual Attention); the default size is bsuite's (Osband et al. 2020).
+
+    Args:
+        rows, columns: Size of the picture. With many columns and few rows some balls cannot be caught.
+        render_mode: 'ansi', 'rgb_array' or None.
+
+    Raises:
+        ValueError: An action is not 0, 1 or 2.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012
@@ -70,8 +76,10 @@ class Catch(gymnasium.Env[npt.NDArray[np.uint8], np.int64]):
         return picture
 
     def render(self) -> str | npt.NDArray[np.uint8] | None:
-        """'ansi': one line per row, the ball as o and the paddle as =. 'rgb_array': the picture, 16 times as large, uint8
-        (16 * rows, 16 * columns, 3). None without a render_mode.
+        """Return a text or a frame; None without a render_mode.
+
+        'ansi': one line per row, the ball as o and the paddle as =. 'rgb_array': the picture, 16 times as large, uint8
+        (16 * rows, 16 * columns, 3).
         """
         if self.render_mode is None:
             return None

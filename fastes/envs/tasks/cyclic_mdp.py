@@ -1,4 +1,4 @@
-"""A cycle of three states that pays as long as it is walked."""
+"""A cycle of three states that gives rewards as long as a policy follows it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ class CyclicMDP(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
     >>> env.reset()[0].tolist(), env.step(1)[:2]
     ([1.0, 0.0, 0.0], (array([0., 1., 0.], dtype=float32), 1.0))
 
-    observation: the state one-hot, float32 (3,). action: 0, 1 or 2. Action k means "to state k + 1", so that the right one
-    is 1 in state 1, 2 in state 2 and 0 in state 3; each other action gives -1, leaves the state as it is and ends the
-    episode. An episode starts in state 1; nothing is random.
+    Observations are the state one-hot, float32 (3,). Action k, 0 to 2, means "to state k + 1", so that the right one is 1 in
+    state 1, 2 in state 2 and 0 in state 3; any other action gives -1, leaves the state as it is and ends the episode. An
+    episode starts in state 1; nothing is random.
 
     The class has no cap, and the best return is infinite there. As registered, fastes/CyclicMDP-v0 is cut after 99 steps:
     33 whole cycles of 4, so that the best return, its reward_threshold, is 132. A cap of n steps allows
-    4 * (n // 3) + n % 3: gymnasium.make("fastes/CyclicMDP-v0", max_episode_steps=n).
-    Raises ValueError for an action that is not 0, 1 or 2, and a render_mode that is not 'ansi' or 'rgb_array'. After the
-    cyclic MDP of Suri et al. 2020 (arXiv 2007.13690), in which one action is right in every state.
+    4 * (n // 3) + n % 3: gymnasium.make("fastes/CyclicMDP-v0", max_episode_steps=n). After the cyclic MDP of Suri et al. 2020
+    (arXiv 2007.13690), in which one action is right in every state.
+
+    Raises:
+        ValueError: An action is not 0, 1 or 2, or the render_mode is not 'ansi', 'rgb_array' or None.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
@@ -62,8 +64,10 @@ class CyclicMDP(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
         return _ONE_HOT[onward].copy(), _REWARDS[state], False, False, {}
 
     def render(self) -> str | npt.NDArray[np.uint8] | None:
-        """'ansi': the states, the present one in brackets. 'rgb_array': a square for each, the present one blue, uint8
-        (32, 96, 3). None without a render_mode.
+        """Return a text or a frame; None without a render_mode.
+
+        'ansi': the states, the present one in brackets. 'rgb_array': a square for each, the present one blue, uint8
+        (32, 96, 3).
         """
         if self.render_mode is None:
             return None

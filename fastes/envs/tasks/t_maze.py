@@ -1,4 +1,4 @@
-"""A corridor whose end is a choice that only its beginning tells: a task for policies that remember."""
+"""A corridor that ends in a choice; only its beginning shows the right one: a task for policies with memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAPER, _EMPTY, _PRESENT, _GOAL = (255, 255, 255), (208, 208, 208), (31, 119, 18
 
 
 class TMaze(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
-    """A corridor of length places, and a junction behind them where one side is right: that which the first place shows.
+    """A corridor of `length` places with a junction behind it; the first place shows which side of the junction is right.
 
     >>> import fastes, gymnasium
     >>> env = gymnasium.make("fastes/TMaze-v0", length=2)
@@ -28,15 +28,21 @@ class TMaze(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
     >>> env.step(2)[1:3]
     (1.0, True)
 
-    observation: float32 (2,): the sign, -1 for left and 1 for right, in the first place, else 0; and 1 at the junction, else 0.
-    action: 0 ahead, 1 left, 2 right. A turn at the junction ends the episode: +1 on the side of the sign, -1 on the other. One
-    in the corridor and a step ahead at the junction change nothing and give -1 / length. An episode is cut after 3 * length
-    steps, so that not to turn is worse than to turn to the wrong side. The sign is all that is random.
+    Observations are float32 (2,): the sign, -1 for left and 1 for right, in the first place, else 0; and 1 at the junction,
+    else 0. Actions are 0 ahead, 1 left, 2 right. A turn at the junction ends the episode: +1 on the side of the sign, -1 on the
+    other. A turn in the corridor and a step ahead at the junction change nothing and give -1 / length. An episode is cut after
+    3 * length steps, so that not to turn is worse than to turn to the wrong side. Only the sign is random.
 
-    The best return is 1, the registered reward_threshold, after length + 1 steps; length is 10 unless it is given. Without a
-    memory both signs look the same at the junction: no such policy's mean return is above 0.
-    Raises ValueError for an action that is not 0, 1 or 2. After Bakker 2002 (Reinforcement Learning with Long Short-Term
-    Memory).
+    The best return is 1, the registered reward_threshold, after length + 1 steps. Without a memory both signs look the same at
+    the junction: the mean return of such a policy is not above 0. After Bakker 2002 (Reinforcement Learning with Long
+    Short-Term Memory).
+
+    Args:
+        length: Places of the corridor.
+        render_mode: 'ansi', 'rgb_array' or None.
+
+    Raises:
+        ValueError: An action is not 0, 1 or 2.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
@@ -71,8 +77,10 @@ class TMaze(gymnasium.Env[npt.NDArray[np.float32], np.int64]):
         return np.array([sign, float(self._place == self.length)], dtype=np.float32)
 
     def render(self) -> str | npt.NDArray[np.uint8] | None:
-        """'ansi': the corridor, the present place as @, and the right side. 'rgb_array': a square for each place, the present
-        one blue, the right side green, uint8 (48, 16 * (length + 1), 3). None without a render_mode.
+        """Return a text or a frame; None without a render_mode.
+
+        'ansi': the corridor, the present place as @, and the right side. 'rgb_array': a square for each place, the present one
+        blue, the right side green, uint8 (48, 16 * (length + 1), 3).
         """
         if self.render_mode is None:
             return None
