@@ -9,6 +9,9 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from gymnasium.wrappers import RecordVideo
+
+from fastes.envs.layers import layers
 from fastes.errors import summary_of
 from fastes.system.forks import CopiesEndHere
 
@@ -32,6 +35,18 @@ def close_env(env: Any, name: str | None = None) -> None:
             RuntimeWarning,
             stacklevel=2,
         )
+
+
+@contextlib.contextmanager
+def closed_after(env: Any) -> Iterator[Any]:
+    """Close an environment after the block. In it, no videos are filmed: they would replace existing ones."""
+    for layer in layers(env):
+        if isinstance(layer, RecordVideo):
+            layer.episode_trigger = layer.step_trigger = None
+    try:
+        yield env
+    finally:
+        close_env(env)
 
 
 @contextlib.contextmanager

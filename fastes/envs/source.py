@@ -30,7 +30,7 @@ from fastes.envs.as_registered import (
     watching_aside,
 )
 from fastes.envs.atari.options import of_game, plays_screens, preset_id
-from fastes.envs.closing import close_env
+from fastes.envs.closing import close_env, closed_after
 from fastes.envs.factories import Copies, made_by, parts_held_by, takes_worker_index
 from fastes.envs.given.changes import CannotCarry, Changes, changes_of
 from fastes.envs.given.later_changes import WatchedEnv
@@ -142,16 +142,23 @@ class EnvSource:
     def _build(self, extra: Mapping[str, Any]) -> Env:
         if self.vector_env is not None and not self.rebuilds:
             raise ValueError(f"{self.name}: single environments cannot be built from {self.vector_env}: pass env= to build one")
-        if self.factory is not None:
-            made = made_by(self.factory, extra.get("render_mode"))
-            if not isinstance(made, gymnasium.Env):
-                raise TypeError(
-                    f"the function {self.name!r} made {shown(made)}, a {type(made).__name__}: expected a gymnasium.Env"
-                    f"{advice_on_object(made)}"
-                )
-            inner, keywords = unwatched(made)
-            self.found_keywords.update(dict.fromkeys(keywords))
-            return self._changed(inner)
+        env = self._by_spec(extra) if self.factory is None else self._by_factory(self.factory, extra.get("render_mode"))
+        if self.changes is not None:
+            self.changes.apply(env)
+        return env
+
+    def _by_factory(self, factory: Callable[..., Env], render_mode: str | None) -> Env:
+        made = made_by(factory, render_mode)
+        if not isinstance(made, gymnasium.Env):
+            raise TypeError(
+                f"the function {self.name!r} made {shown(made)}, a {type(made).__name__}: expected a gymnasium.Env"
+                f"{advice_on_object(made)}"
+            )
+        inner, keywords = unwatched(made)
+        self.found_keywords.update(dict.fromkeys(keywords))
+        return inner
+
+    def _by_spec(self, extra: Mapping[str, Any]) -> Env:
         assert self.spec is not None
         kwargs = {**self.make_kwargs, **extra}
         if "worker_index" not in self.spec.kwargs and takes_worker_index(self.spec.entry_point):
@@ -159,7 +166,7 @@ class EnvSource:
         env = _make(self.spec, kwargs)
         for wrapper in self.wrappers:
             env = wrapper.around(env)
-        return self._changed(env)
+        return env
 
     def _built_with_its_classes(self, extra: Mapping[str, Any]) -> Env:
         """Build an environment after its classes were changed as `classes` says.
@@ -173,11 +180,6 @@ class EnvSource:
         if self.classes.apply(imports=False):
             close_env(env)
             env = self._build(extra)
-        return env
-
-    def _changed(self, env: Env) -> Env:
-        if self.changes is not None:
-            self.changes.apply(env)
         return env
 
     @property
@@ -392,7 +394,7 @@ def _source_of_inner(env: Env, kwargs: dict[str, Any]) -> EnvSource:
     try:
         spec, wrappers = taken_apart(env)
         source = EnvSource(spec.id, portable(spec), None, {}, wrappers)
-        changes = changes_of(env, lambda number: _like(env, source, number))
+        changes = changes_of(env, lambda number: closed_after(_like(env, source, number)))
     except Exception as error:
         return _copied_instead(env, kwargs, error)
     return replace(source, make_kwargs=kwargs, changes=changes)
@@ -430,7 +432,7 @@ def _source_of_copies(env: Env, kwargs: dict[str, Any]) -> EnvSource:
     try:
         copies = Copies(env)
         strict = any(isinstance(layer, EzPickle) for layer in layers(env))  # other classes say what copies are without
-        changes = changes_of(env, lambda _: copies(), strict)
+        changes = changes_of(env, lambda _: closed_after(copies()), strict)
     except CannotCarry as error:
         raise _cannot_be_carried(env, error) from error
     except Exception as error:

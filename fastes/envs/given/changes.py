@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import cloudpickle
 import gymnasium
 import numpy as np
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordVideo, TimeLimit
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from fastes.envs.closing import close_env
 from fastes.envs.layers import DRAWING, layers
 from fastes.envs.likeness import (
     Content,
@@ -40,6 +39,7 @@ from fastes.errors import level_outside
 from fastes.system.forks import CopiesEndHere
 
 Env = gymnasium.Env[Any, Any]
+Build = Callable[[int], contextlib.AbstractContextManager[Env]]
 _STEPS = 3  # of playing
 _NAMED = 4  # changes in a message
 _WATCH_ALONE = {"RecordEpisodeStatistics", "RecordVideo", "Monitor"}  # wrappers: what these count changes no episode
@@ -86,24 +86,24 @@ class Changes:
             _apply(counted, change)
 
 
-def changes_of(given: Env, build: Callable[[int], Env], strict: bool = True) -> Changes | None:
+def changes_of(given: Env, build: Build, strict: bool = True) -> Changes | None:
     """Return the changes that were made in an environment since it was built; None if there are none.
 
     Warns of differences that the user or the object's earlier episodes may have made.
 
     Args:
         given: The environment.
-        build: Builds an environment without the changes, as the worker of a number does. Each one is closed before the next.
+        build: Builds an environment without the changes, as the worker of a number does, and closes it after a block.
         strict: Whether to raise CannotCarry for a change that cannot be copied; else warn of it: the author of the class has
             left it out of copies.
     """
     mine = laid_out(given)
-    with built(build(0)) as env:
+    with build(0) as env:
         new = laid_out(env)
     differing = [way for way in ways_that_differ(mine, new) if not is_drawn(given, way)]
     if not differing:
         return None
-    with built(_once_more(build)) as env:
+    with _once_more(build) as env:
         varying = ways_that_differ(new, laid_out(env))  # such as a process's number or a clock
         differing = [way for way in differing if not is_within(way, varying)]
         if not differing:
@@ -116,7 +116,7 @@ def changes_of(given: Env, build: Callable[[int], Env], strict: bool = True) -> 
         changed = [way for way in changed if way not in lasting]
     if not changed or (changes := _pickled(given, changed, mine, new, strict)) is None:
         return None
-    with built(_once_more(build)) as env:
+    with _once_more(build) as env:
         changes.apply(env)
         missing = ways_that_differ(mine, laid_out(env))
         after = _after_reset(env)
@@ -133,9 +133,9 @@ def changes_of(given: Env, build: Callable[[int], Env], strict: bool = True) -> 
     return changes
 
 
-def _gives(changes: Changes, build: Callable[[int], Env], expected: Layout) -> bool:
+def _gives(changes: Changes, build: Build, expected: Layout) -> bool:
     """Return whether an environment with these changes has the expected parts once it is reset."""
-    with built(_once_more(build)) as env:
+    with _once_more(build) as env:
         changes.apply(env)
         found = _after_reset(env)
     return found is not None and not ways_that_differ(found, expected)
@@ -255,23 +255,11 @@ def undisturbed() -> Iterator[None]:
         np.random.set_state(numpy)  # noqa: NPY002
 
 
-def _once_more(build: Callable[[int], Env]) -> Env:
+def _once_more(build: Build) -> contextlib.AbstractContextManager[Env]:
     """Build another environment, of the next number, without the warnings of the first."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return build(1)
-
-
-@contextlib.contextmanager
-def built(env: Env) -> Iterator[Env]:
-    """Close an environment after the block. In it, no videos are filmed: they would replace existing ones."""
-    for layer in layers(env):
-        if isinstance(layer, RecordVideo):
-            layer.episode_trigger = layer.step_trigger = None
-    try:
-        yield env
-    finally:
-        close_env(env)
 
 
 def is_within(way: Way, ways: Collection[Way]) -> bool:

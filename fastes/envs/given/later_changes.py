@@ -20,10 +20,10 @@ from typing import Any
 
 import gymnasium
 
+from fastes.envs.closing import closed_after
 from fastes.envs.given.changes import (
     Env,
     Episode,
-    built,
     counted_layers,
     in_both,
     is_drawn,
@@ -75,7 +75,7 @@ class WatchedEnv:
             return
         playing: dict[Way, Content] = self._first
         moved: set[Way] = set()
-        with undisturbed(), built(build()) as other:
+        with undisturbed(), closed_after(build()) as other:
             new = laid_out(other)
             playing = new.contents
             episode = Episode.of(other, new)
