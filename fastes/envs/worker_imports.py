@@ -26,7 +26,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from fastes.envs.likeness import same
-from fastes.errors import level_outside
+from fastes.errors import warn_user
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, enum.Enum, np.generic, np.ndarray, gymnasium.Space)
 
@@ -132,11 +132,10 @@ def _pickled(kind: type, name: str, member: Any) -> bytes | None:
     try:
         return bytes(cloudpickle.dumps(member))
     except Exception as error:
-        warnings.warn(
+        warn_user(
             f"{kind.__name__}.{name} does not look as the file of its class has it, and cannot be sent to workers ({error}): "
             "they have that of the file. Where you have replaced it, do so in the function that builds the environment",
             UserWarning,
-            stacklevel=level_outside(),
         )
     return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastes.errors import check_int
@@ -19,9 +19,9 @@ _TIMES = ("population_size", "generation_timesteps", "max_population_size", "obs
 def scaled_settings(settings: Mapping[str, Any], scale: object) -> dict[str, Any]:
     """Return settings for `scale` times as many candidates per generation, with the defaults of those that are missing.
 
-    Each number of a schedule is multiplied. The learning rate is multiplied by the fourth
-    root of scale. Statistics of observations freeze after as many generations as before. The fraction of elites and the growth
-    of a horizon per generation stay. A scale of 1 changes nothing.
+    Each number of a schedule is multiplied. The learning rate is multiplied by the fourth root of scale. Statistics of
+    observations freeze after as many generations as before. The fraction of elites and the growth of a horizon per generation
+    stay. A scale of 1 changes nothing.
 
     Raises:
         TypeError, ValueError: The scale is not an int from 1 to 10,000, or the learning rate is a function.
@@ -53,24 +53,22 @@ def rate_factor(times: float) -> float:
     return math.sqrt(math.sqrt(times))
 
 
-def times_number(schedule: ScheduleSetting, factor: float) -> float | str:
-    """Return a number, or each number of a schedule such as 'lin_0.02_0.004', times the factor."""
-    make_schedule("learning_rate", schedule)
-    if callable(schedule):
-        raise TypeError(f"{NAME} multiplies the numbers of learning_rate, which is a function: pass learning_rate, too")
-    return _times_numbers(schedule, factor) if isinstance(schedule, str) else float(schedule) * factor
+def times_numbers(schedule: str, factor: float, shown: Callable[[float], str] = repr) -> str:
+    """Return a schedule such as 'lin_0.02_0.004' with each number times the factor."""
+    kind, *numbers = schedule.split("_")
+    return "_".join([kind, *(shown(float(number) * factor) for number in numbers)])
 
 
 def _scaled(name: str, value: Any, times: int) -> Any:
-    return times_number(value, rate_factor(times)) if name == "learning_rate" else _times_count(name, value, times)
+    """Return the value of a setting for `times` as many candidates."""
+    if name == "learning_rate":
+        return _scaled_rate(value, rate_factor(times))
+    count = checked_count(name, value, COUNTED[name]) if name in COUNTED else check_int(name, value, 0)
+    return times_numbers(count, times) if isinstance(count, str) else count * times
 
 
-def _times_count(name: str, count: object, times: int) -> int | str:
-    """Return a whole number, or each number of a schedule of such, times that many."""
-    checked = checked_count(name, count, COUNTED[name]) if name in COUNTED else check_int(name, count, 0)
-    return _times_numbers(checked, times) if isinstance(checked, str) else checked * times
-
-
-def _times_numbers(schedule: str, factor: float) -> str:
-    kind, *numbers = schedule.split("_")
-    return "_".join([kind, *(repr(float(number) * factor) for number in numbers)])
+def _scaled_rate(rate: ScheduleSetting, factor: float) -> float | str:
+    make_schedule("learning_rate", rate)
+    if callable(rate):
+        raise TypeError(f"{NAME} multiplies the numbers of learning_rate, which is a function: pass learning_rate, too")
+    return times_numbers(rate, factor) if isinstance(rate, str) else float(rate) * factor

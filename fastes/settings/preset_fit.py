@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from gymnasium import spaces
 from fastes.envs.as_registered import in_few_words, registered
 from fastes.envs.likeness import same
 from fastes.envs.source import EnvSource
-from fastes.errors import level_outside
+from fastes.errors import warn_user
 from fastes.es.fitness_shaping import shape_returns
 from fastes.es.schedules import make_schedule
 from fastes.settings.preset_loader import all_presets, load_preset, preset_for
@@ -100,10 +99,9 @@ def tell_of_misfit(name: str, odd: str, source: EnvSource, preset: str | None, s
         cuts = [f"max_episode_steps = {cut} ({source.episode_limit} as registered)"] if cut else []
         has = odd or in_few_words([*source.differences, *cuts]) or "wrappers that may change rewards"
         them = "it" if len(anyway) == 1 else "both"
-        warnings.warn(
+        warn_user(
             f"{name} has {has}: {', and '.join(said)}. To use {them} all the same, pass {' and '.join(anyway)}",
             UserWarning,
-            stacklevel=level_outside(),
         )
 
 
@@ -156,11 +154,10 @@ def warn_of_step_length(preset: str, settings: Settings, changes: Mapping[str, A
     beside = f", whose steps are {_percent(usual)} of one" if alike and usual else ""
     result = "training will hardly move" if length < max(LEAST, usual or 0.0) else "training may not settle"
     gradients = "Learning rates of gradient methods are no guide to those of ES: l" if "learning_rate" in changes else "L"
-    warnings.warn(
+    warn_user(
         f"{given}: a step is {_percent(length)} of a perturbation's length, so {result}; {instead}{beside}. "
         f"{gradients}eave it out, or begin at the preset's",
         UserWarning,
-        stacklevel=level_outside(),
     )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 import sys
-import warnings
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from fastes.errors import check_name, level_outside, suggest
+from fastes.errors import check_name, suggest, warn_user
 from fastes.policies.policy_keywords import HIDDEN_KEYS, on_top_of
 from fastes.settings import population_scale
 from fastes.settings.settings import Settings
@@ -133,18 +132,16 @@ def _warn_of_unscaled_rate(name: str, tuned: int, settings: Settings) -> None:
     scale = f", as with population_scale = {given // tuned} in place of population_size" if more and not given % tuned else ""
     factor = population_scale.rate_factor(given / tuned) if more else math.sqrt(given / tuned)
     rule = "the fourth root of the candidates was the best rule for more of them" if more else "the noise in a gradient rises"
-    warnings.warn(
+    warn_user(
         f"population_size = {given} with learning_rate = {shown}, which preset {name!r} has for population_size = {tuned}: "
         f"{rule}, so that learning_rate = "
         f"{_scaled(rate, factor)} is a point to start from{scale}. Passing learning_rate, any value, silences this",
         UserWarning,
-        stacklevel=level_outside(),
     )
 
 
 def _scaled(rate: float | str, factor: float) -> str:
-    """Return a number, or the numbers of a schedule such as 'lin_0.02_0.005', times the factor."""
+    """Return a number or a schedule times the factor, with two digits, as Python writes it."""
     if isinstance(rate, str):
-        kind, *numbers = rate.split("_")
-        return repr("_".join([kind, *(f"{float(number) * factor:.2g}" for number in numbers)]))
+        return repr(population_scale.times_numbers(rate, factor, "{:.2g}".format))
     return f"{rate * factor:.2g}"

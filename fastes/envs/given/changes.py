@@ -35,7 +35,7 @@ from fastes.envs.likeness import (
     shown_at,
     ways_that_differ,
 )
-from fastes.errors import level_outside
+from fastes.errors import warn_user
 from fastes.system.forks import CopiesEndHere
 
 Env = gymnasium.Env[Any, Any]
@@ -282,12 +282,11 @@ def _is_counted_elsewhere(given: Env, way: Way) -> bool:
 def _warn_of_lasting(given: Env, ways: Sequence[Way], mine: Layout, new: Layout) -> None:
     if ways:
         names = [name_of(given, way) for way in ways]
-        warnings.warn(
+        warn_user(
             f"the environment {given} was played before it was given, and episodes go on from what those before have left: "
             f"{in_both(names, ways, mine.contents, new.contents, 'workers build')}. Workers begin anew. Where you have set it, "
             "pass a function that builds and sets it, as FastES(make_env); a reset should set what only an episode needs",
             UserWarning,
-            stacklevel=level_outside(),
         )
 
 
@@ -329,7 +328,7 @@ def _pickled(given: Env, ways: Sequence[Way], mine: Layout, new: Layout, strict:
         if strict:
             raise CannotCarry(names, str(next(iter(failed.values()))))
         why = f"are without {shortened(names)}, which cannot be pickled"
-        warnings.warn(f"copies of the environment {given} {why}", UserWarning, stacklevel=level_outside())
+        warn_user(f"copies of the environment {given} {why}", UserWarning)
     if not changes:
         return None
     return Changes(tuple(name_of(given, change.way) for change in changes), _dumps(changes, known))

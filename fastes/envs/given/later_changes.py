@@ -12,7 +12,6 @@ import functools
 import random
 import re
 import types
-import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from fastes.envs.given.changes import (
     undisturbed,
 )
 from fastes.envs.likeness import PLAIN, Content, Way, part_of
-from fastes.errors import level_outside
+from fastes.errors import warn_user
 
 _FOREIGN = ("mujoco", "Box2D", "_Box2D")  # simulators, which write their own state
 _ROOTS = ("reset", "step", "render", "close", "__call__", "__getattr__")
@@ -90,11 +89,10 @@ class WatchedEnv:
         advice = "model.set_env(env) trains on an object as it is then"
         if len(ways[0]) == 2 and ways[0] in now:
             advice += f", model.get_env().set_attr({ways[0][1].key!r}, value) sets it in every environment that plays"
-        warnings.warn(
+        warn_user(
             f"the environment {env} was changed after the model was made, which reaches no environment that plays: "
             f"{in_both(names, ways, now, playing, 'play')}. {advice}",
             UserWarning,
-            stacklevel=level_outside(),
         )
 
 

@@ -7,7 +7,6 @@ import copy
 import inspect
 import itertools
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordVideo, T
 
 from fastes.envs.layers import DRAWING, LIVES, layers
 from fastes.envs.likeness import alike
-from fastes.errors import level_outside
+from fastes.errors import warn_user
 
 Env = gymnasium.Env[Any, Any]
 
@@ -143,11 +142,10 @@ def unwatched(env: Env) -> tuple[Env, tuple[str, ...]]:
     """
     inner, monitors = _inside_monitors(env)
     for writer in (monitor.results_writer for monitor in monitors if monitor.results_writer is not None):
-        warnings.warn(
+        warn_user(
             f"the file {writer.file_handler.name} of the Monitor stays empty: each worker builds one of its own. Give the "
             "environment itself, FastES(Monitor(env, file)), or the callback fastes.reports.monitor_files.MonitorFile(file)",
             UserWarning,
-            stacklevel=level_outside(),
         )
         writer.close()
     return inner, _keywords_of(monitors)
@@ -165,11 +163,10 @@ def _inside_monitors(env: Env) -> tuple[Env, list[Any]]:
 def _keywords_of(monitors: list[Any]) -> tuple[str, ...]:
     """Return the info_keywords of Monitors; warn of reset_keywords."""
     for name in (name for monitor in monitors for name in monitor.reset_keywords):
-        warnings.warn(
+        warn_user(
             f"Monitor(reset_keywords=...) has {name!r}, which no file and no info will have: FastES resets environments with a "
             "seed alone. Leave it out, or give the value in info and name it in info_keywords",
             UserWarning,
-            stacklevel=level_outside(),
         )
     return tuple(dict.fromkeys(name for monitor in monitors for name in monitor.info_keywords))
 
@@ -211,12 +208,11 @@ def check_for_workers(env: Env, n_workers: int | None) -> None:
         )
     for layer in layers(env):
         if type(layer).__name__ == "EpisodicLifeEnv":
-            warnings.warn(LIVES, UserWarning, stacklevel=level_outside())
+            warn_user(LIVES, UserWarning)
         if getattr(layer, "update_running_mean", False) is True:
-            warnings.warn(
+            warn_user(
                 f"the wrapper {type(layer).__name__} keeps statistics from one episode to the next, each worker its own: "
                 "results depend on the number of workers, and checkpoints do not hold them. Leave it out: FastES normalises "
                 "observations itself (normalize_obs) and compares returns by rank or in units of their std",
                 UserWarning,
-                stacklevel=level_outside(),
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,7 +25,7 @@ from fastes.envs.vector.vector_env import (
     switched_off,
     warn_of_seeds,
 )
-from fastes.errors import level_outside, shown
+from fastes.errors import shown, warn_user
 
 _WITH_MASKS = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
 # wrappers that remember nothing: an environment may start anew under them while the others go on
@@ -82,12 +81,11 @@ class GymnasiumVectorEnv(VectorEnv):
         self._obs: Any = None
         self._infos: dict[str, Any] | list[dict[str, Any]] = {}
         if any("NormalizeReward" in kinds_of(wrapper) for wrapper in wrappers):
-            warnings.warn(
+            warn_user(
                 "NormalizeReward scales rewards by statistics that move during a generation: late candidates get other "
                 "returns, and results depend on the number of environments. Leave it out: FastES compares returns by rank, or "
                 "in units of their std",
                 UserWarning,
-                stacklevel=level_outside(),
             )
 
     def _set_spaces(self, env: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -27,7 +26,7 @@ from fastes.envs.vector.vector_env import (
     switched_off,
     warn_of_seeds,
 )
-from fastes.errors import level_outside
+from fastes.errors import warn_user
 
 # wrappers that let an environment start anew while the others go on, and those through which rewards pass as they are
 _PASSING = {"VecNormalize", "VecMonitor", "VecCheckNan"}
@@ -123,7 +122,7 @@ class Sb3VectorEnv(VectorEnv):
         wrappers = sys.modules.get("stable_baselines3.common.atari_wrappers")
         is_wrapped = getattr(self._base, "env_is_wrapped", None)  # EnvPool's have none
         if wrappers is not None and is_wrapped is not None and any(is_wrapped(wrappers.EpisodicLifeEnv)):
-            warnings.warn(LIVES, UserWarning, stacklevel=level_outside())
+            warn_user(LIVES, UserWarning)
 
     def reset(self, seeds: list[int]) -> None:
         if isinstance(self._base, gymnasium.vector.VectorEnv):

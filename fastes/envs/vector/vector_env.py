@@ -6,7 +6,6 @@ import contextlib
 import copy
 import os
 import re
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from fastes.envs.layers import CHANGE_REWARDS, layers, limit_of_vector_env
 from fastes.envs.likeness import same
-from fastes.errors import EnvironmentUnavailable, level_outside, shown
+from fastes.errors import EnvironmentUnavailable, shown, warn_user
 
 Rows = npt.NDArray[Any]
 
@@ -142,11 +141,9 @@ def warn_of_seeds(base: Any, takes_none: bool) -> None:
     name, agents = type(base).__name__, kinds_of(base) & AGENTS
     takes = "takes no seed once it is made" if takes_none else "takes one seed for all of its environments"
     beside = ". Each agent plays a candidate of its own, beside those of the others in its world" if agents else ""
-    warnings.warn(
+    warn_user(
         f"{name} {takes}: candidates of a pair do not meet the same episodes, and results depend on the number of "
         f"environments{beside}",
-        RuntimeWarning,
-        stacklevel=level_outside(),
     )
 
 
