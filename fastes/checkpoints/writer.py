@@ -26,12 +26,25 @@ from fastes.checkpoints.locate import checkpoint_path
 from fastes.system.atomic_files import keep_previous, replace_file
 
 
-def write_anywhere(path: str | os.PathLike[str] | IO[bytes], checkpoint: Checkpoint) -> None:
-    """Write to a path as `write_checkpoint` does, or into an open file as `write_into` does."""
+def write_anywhere(path: Any, checkpoint: Checkpoint) -> None:
+    """Write to a path, or into an open file.
+
+    Args:
+        path: A path, for `write_checkpoint`; or an open binary file, written at its position with one call of `write`.
+        checkpoint: The content.
+
+    Raises:
+        OSError, ValueError: As `write_checkpoint`.
+        TypeError: Neither a path nor such a file.
+    """
     if isinstance(path, (str, os.PathLike)):
         write_checkpoint(path, checkpoint)
+    elif callable(getattr(path, "write", None)) and not isinstance(path, io.TextIOBase):
+        content = io.BytesIO()
+        write_zip(content, checkpoint)
+        path.write(content.getvalue())
     else:
-        write_into(path, checkpoint)
+        raise TypeError(f"save() got {path!r:.99}: expected a path, or a file that is open for bytes, as by open(path, 'wb')")
 
 
 def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Path:
@@ -47,15 +60,6 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Pa
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda file: write_zip(file, checkpoint), lambda: keep_previous(path))
     return path
-
-
-def write_into(file: Any, checkpoint: Checkpoint) -> None:
-    """Write into an open binary file, at its position, with one call of `write`; TypeError for anything else."""
-    if not callable(getattr(file, "write", None)) or isinstance(file, io.TextIOBase):
-        raise TypeError(f"save() got {file!r:.99}: expected a path, or a file that is open for bytes, as by open(path, 'wb')")
-    content = io.BytesIO()
-    write_zip(content, checkpoint)
-    file.write(content.getvalue())
 
 
 def write_zip(file: IO[bytes], checkpoint: Checkpoint) -> None:

@@ -93,11 +93,16 @@ def _centered_ranks(returns: Float64, _: Float64) -> Float64:
 
 
 def _standardized(_: Float64, finite: Float64) -> Float64:
-    """Returns over their standard deviation, gradient 1/b sum (r+ - r-)/sigma_R eps; sigma is part of the learning rate.
+    """(Returns - mean) / sigma_R, gradient 1/b sum (r+ - r-)/sigma_R eps; sigma is part of the learning rate.
 
     Mania et al. 2018, "ARS", algorithm 2.
     """
-    return _standardize(finite)
+    low, high = finite.min(), finite.max()
+    if low == high:
+        return np.zeros_like(finite)
+    scaled = finite / max(-low, high)  # safe at any magnitude
+    mean, std = mean_and_std(scaled.ravel().tolist())
+    return (scaled - mean) / std if std > 0.0 else np.zeros_like(finite)
 
 
 def _nes(returns: Float64, _: Float64) -> Float64:
@@ -211,16 +216,6 @@ def signed_ranks(returns: Float64) -> Float64:
     ranks = np.cumsum(sizes) - 0.5 * (sizes - 1)
     signed: Float64 = np.sign(differences) * ranks[group] / len(differences)
     return signed
-
-
-def _standardize(returns: Float64) -> Float64:
-    """Return (returns - mean) / standard deviation; zeros if all are equal. Safe at any magnitude."""
-    low, high = returns.min(), returns.max()
-    if low == high:
-        return np.zeros_like(returns)
-    scaled = returns / max(-low, high)
-    mean, std = mean_and_std(scaled.ravel().tolist())
-    return (scaled - mean) / std if std > 0.0 else np.zeros_like(returns)
 
 
 def mean_and_std(values: list[float]) -> tuple[float, float]:

@@ -199,33 +199,29 @@ def _env_seeds(words: npt.NDArray[np.uint32]) -> Int64:
     return (words[:, 0] >> 1).astype(np.int64)
 
 
-def _episode_seeds(seed: int, generation: int, count: int, episodes: int) -> tuple[Int64, npt.NDArray[np.uint64]]:
-    """Return env seeds and action keys of pairs, each (count, episodes)."""
-    env_seed = np.empty((count, episodes), dtype=np.int64)
-    action_key = np.empty((count, episodes), dtype=np.uint64)
-    for episode in range(episodes):
-        words = _words(seed, generation, count, episode + 1, _core.STREAM_PAIR)
-        env_seed[:, episode] = _env_seeds(words)
-        action_key[:, episode] = (words[:, 1].astype(np.uint64) << np.uint64(32)) | words[:, 2]
-    return env_seed, action_key
+def _word_pair(high: npt.NDArray[Any], low: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    pair: npt.NDArray[np.uint64] = (high.astype(np.uint64) << np.uint64(32)) | low
+    return pair
 
 
 def draw_pairs(seed: int, generation: int, num_pairs: int, episodes: int, num_params: int, table_size: int) -> Draws:
     """Draw noise_index (num_pairs,), env_seed and action_key (num_pairs, episodes): functions of (seed, generation, pair)."""
     drawn = f"what {num_pairs:,} pairs x {episodes:,} episodes draw"
     check_memory({drawn: num_pairs * (80 + 16 * episodes)}, "use fewer (population_size, episodes_per_candidate)")
-    words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
-    draw = (words[:, 0] << np.uint64(32)) | words[:, 1]
-    noise_index = (draw % np.uint64(table_size - num_params + 1)).astype(np.int64)
-    env_seed, action_key = _episode_seeds(seed, generation, num_pairs, episodes)
+    words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR)
+    noise_index = (_word_pair(words[:, 0], words[:, 1]) % np.uint64(table_size - num_params + 1)).astype(np.int64)
+    env_seed = np.empty((num_pairs, episodes), dtype=np.int64)
+    action_key = np.empty((num_pairs, episodes), dtype=np.uint64)
+    for episode in range(episodes):
+        words = _words(seed, generation, num_pairs, episode + 1, _core.STREAM_PAIR)
+        env_seed[:, episode], action_key[:, episode] = _env_seeds(words), _word_pair(words[:, 1], words[:, 2])
     return noise_index, env_seed, action_key
 
 
 def draw_windows(seed: int, generation: int, num_pairs: int, num_params: int, size: int) -> Windows:
     """Draw windows of `size` parameters that begin anywhere, from words that the draw of the noise index leaves unused."""
-    words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
-    draw = (words[:, 2] << np.uint64(32)) | words[:, 3]
-    return Windows((draw % np.uint64(num_params)).astype(np.int64), size)
+    words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR)
+    return Windows((_word_pair(words[:, 2], words[:, 3]) % np.uint64(num_params)).astype(np.int64), size)
 
 
 def check_episodes(episodes: int) -> None:

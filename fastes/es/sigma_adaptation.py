@@ -46,7 +46,7 @@ class SigmaAdaptation:
     @values.setter
     def values(self, values: Sigma) -> None:
         """Set the values of a checkpoint, within the bounds of today's initial sigma."""
-        self._values = self._bounded(values)
+        self._values = np.clip(values, *self.bounds)
         self._mean = _mean(self._values)
 
     @property
@@ -71,9 +71,6 @@ class SigmaAdaptation:
         new = copy.copy(self)
         new.values = self._values * np.clip(factor, LEAST_CHANGE, LARGEST_CHANGE)
         return new
-
-    def _bounded(self, values: Sigma) -> Sigma:
-        return np.clip(values, *self.bounds)
 
 
 def make_adaptation(kind: str, sigma: ScheduleSetting, rate: float, num_params: int) -> SigmaAdaptation | None:

@@ -366,11 +366,6 @@ def plain_policy_kwargs(value: object) -> dict[str, Any]:
     return plain
 
 
-def names_convolutions(policy_kwargs: Mapping[str, Any]) -> bool:
-    """Return whether policy_kwargs say which convolutions there are."""
-    return "cnn" in policy_kwargs
-
-
 def on_top_of(kept: Mapping[str, Any], of: object, given: Mapping[str, Any], policy: object) -> dict[str, Any]:
     """Return policy_kwargs given for a policy, on top of those that a preset or file has for the policy `of`.
 
@@ -380,7 +375,7 @@ def on_top_of(kept: Mapping[str, Any], of: object, given: Mapping[str, Any], pol
     if policy != of:
         both_see = policy in IMAGE_POLICIES and of in IMAGE_POLICIES
         kept = {key: value for key, value in kept.items() if both_see and key in IMAGE_KEYS}
-    if names_convolutions(given):
+    if "cnn" in given:
         kept = {key: value for key, value in kept.items() if key != "features_extractor_kwargs"}
     return {**kept, **given}
 

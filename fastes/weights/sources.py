@@ -142,7 +142,7 @@ def network_of_file(path: str | os.PathLike[str], **how: Any) -> Network:
 
 def _linear(given: Any, outputs: str | None, statistics: Statistics | None) -> Network:
     """Return the network of one weight, or of ARS's (weight, mean, std), whose statistics may be None."""
-    listed = isinstance(given, (list, tuple)) or _is_of_objects(given)
+    listed = isinstance(given, (list, tuple)) or (isinstance(given, np.ndarray) and given.dtype.kind == "O")
     parts = list(given) if listed and len(given) == 3 and np.ndim(given[0]) == 2 else [given]
     if not hasattr(parts[0], "__array__") and not _is_matrix_of_lists(parts[0]):
         raise TypeError(
@@ -156,10 +156,6 @@ def _linear(given: Any, outputs: str | None, statistics: Statistics | None) -> N
 
 def _is_matrix_of_lists(given: Any) -> bool:
     return isinstance(given, (list, tuple)) and len(given) > 0 and all(np.ndim(row) == 1 for row in given)
-
-
-def _is_of_objects(given: Any) -> bool:
-    return isinstance(given, np.ndarray) and given.dtype.kind == "O"
 
 
 def _layers_in(named: Mapping[str, Any]) -> tuple[list[tuple[Any, Any]], str | None]:
