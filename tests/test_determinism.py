@@ -170,13 +170,17 @@ def test_asking_again_gives_the_same() -> None:
     assert (first[7] == second[7]).all()
 
 
-@pytest.mark.parametrize("guess", [(5, 1), (4, 1), (5, 2)], ids=["right", "other pairs", "another generation"])
-def test_what_is_drawn_ahead_changes_no_draw(guess: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("pairs", "told"), [(5, False), (4, False), (5, True)], ids=["right", "other pairs", "too late"])
+def test_what_is_drawn_ahead_changes_no_draw(pairs: int, told: bool) -> None:
     plain, ahead = (EvolutionStrategy(np.zeros(4), population_size=10, seed=3, episodes=2) for _ in range(2))
     for es in (plain, ahead):
         es.ask()
+    if not told:
+        ahead.draw_ahead(pairs)
+    for es in (plain, ahead):
         es.tell(np.arange(10.0))
-    ahead.draw_ahead(*guess)
+    if told:
+        ahead.draw_ahead(pairs)  # for the generation after the one that is asked for
     for seed in (3, 4):
         plain.reseed(seed)
         ahead.reseed(seed)
