@@ -43,7 +43,7 @@ ACTION_DTYPES = {
     "float32": FASTES_ACTION_FLOAT32, "float64": FASTES_ACTION_FLOAT64, "int64": FASTES_ACTION_INT64,
     "int8": FASTES_ACTION_INT8,
 }
-# What the kernels write for each kind.
+# The dtypes that the kernels write for each kind.
 DTYPES_OF_ACTIONS = {
     "clip": ("float32", "float64"), "squash": ("float32", "float64"), "bins": ("float32", "float64"),
     "categorical": ("int64",), "binary": ("int8",),
@@ -132,7 +132,7 @@ def perturb_each(float[::1] out not None, const float[::1] theta not None, const
                  int64_t noise_index, const float[::1] sigma not None, int side):
     """out = theta + sigma * eps for side 0, theta - sigma * eps for side 1, eps = table[noise_index : noise_index + n].
 
-    All float32 (n,). Where all sigmas are equal, the bits are those of `perturb`.
+    All float32 (n,). If all sigmas are equal, the bits are those of `perturb`.
     """
     cdef int64_t n = theta.shape[0]
     check_length("out", out.shape[0], n)
@@ -241,7 +241,7 @@ def claim(int64_t[:, ::1] unclaimed not None, int64_t first, int64_t past):
     """Claim a job of the oldest request that has unclaimed ones, among rows first to past - 1 of words in shared memory.
 
     Column 0 of row k holds ticket << 32 | number of unclaimed jobs; `commit` of such a word opens a request. Returns the row,
-    the ticket and the position of the job, which counts down to 0; or None where every job is claimed.
+    the ticket and the position of the job, which counts down to 0; or None if every job is claimed.
     """
     if not 0 <= first <= past <= unclaimed.shape[0] or unclaimed.shape[1] < 1:
         raise ValueError(f"rows {first} to {past} are out of range: there are {unclaimed.shape[0]}")
@@ -267,7 +267,7 @@ def committed(const int64_t[::1] flags not None, int64_t slot):
 
 
 def uncommitted(const int64_t[::1] flags not None, const int64_t[:] jobs not None, int64_t least):
-    """Those of jobs, int64 (n,), whose flag is below least. What the writers of the other flags wrote before can be read."""
+    """Return those of jobs, int64 (n,), whose flag is below least; all that the writers of the other flags wrote before is readable."""
     cdef int64_t i, job, count = 0
     cdef int64_t[::1] left = np.empty(jobs.shape[0], dtype=np.int64)
     for i in range(jobs.shape[0]):
@@ -313,7 +313,7 @@ FLOAT_FLAGS = {
 
 
 def aligned_zeros(int64_t count):
-    """Zeros (count,) float32 that begin where a cache line does, with FASTES_PAD floats to spare behind them.
+    """Return zeros (count,) float32 at the start of a cache line, with FASTES_PAD spare floats behind them.
 
     Libraries that read these buffers (MKL, oneDNN) may add in another order elsewhere.
     """

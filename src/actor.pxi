@@ -1,7 +1,7 @@
 # Part of _core.pyx: a policy that observes and acts.
 
 cdef enum:
-    NUMBERED_DTYPES = 32  # more than NumPy numbers of its own numeric dtypes
+    NUMBERED_DTYPES = 32  # more than the numbers of NumPy's numeric dtypes
 
 cdef int[NUMBERED_DTYPES] obs_dtypes  # OBS_DTYPES by NumPy's number of a dtype, -1 for others: a look-up is one load
 for number in range(NUMBERED_DTYPES):
@@ -12,7 +12,7 @@ del number, name, code
 
 
 cdef int obs_dtype_of(cnp.ndarray array) noexcept:
-    """The dtype by which the kernels read an array, or -1 for one that they do not read."""
+    """Return the dtype by which the kernels read an array, or -1 for one that they do not read."""
     cdef int number = cnp.PyArray_TYPE(array)
     return obs_dtypes[number] if 0 <= number < NUMBERED_DTYPES else -1
 
@@ -20,9 +20,9 @@ cdef int obs_dtype_of(cnp.ndarray array) noexcept:
 cdef class Actor(ActorMemory):
     """A policy bound to its parameters and buffers: `act(obs)` is one C call.
 
-    Built from a fastes.policies.policy_spec.PolicySpec; starts with zero parameters, no noise and no normalisation. Where the spec has
-    no layers (a custom policy's), `observe` and `choose` are the two ends of a step, and something else is between them. It observes
-    obs_size of an observation's full_size values: the spec's columns, or all; where the first layer reads an image, those columns
+    Built from a fastes.policies.policy_spec.PolicySpec; starts with zero parameters, no noise and no normalisation. If the spec has
+    no layers (a custom policy's), `observe` and `choose` are the two ends of a step, and Python computes what lies between. It observes
+    obs_size of an observation's full_size values: the spec's columns, or all; if the first layer reads an image, those columns
     alone. With virtual batch normalisation it acts once it has a reference batch and has folded it for its parameters.
     """
 
@@ -74,7 +74,7 @@ cdef class Actor(ActorMemory):
     def fold(self):
         """To be called when parameters or normaliser have changed: statistics of the reference batch under these.
 
-        Does nothing where no layer is one of virtual batch normalisation. Raises ValueError without a reference batch.
+        Does nothing without a layer of virtual batch normalisation. Raises ValueError without a reference batch.
         """
         cdef cnp.ndarray reference
         cdef void *data
@@ -92,7 +92,7 @@ cdef class Actor(ActorMemory):
         self.ready = True
 
     cdef refuse(self):
-        """Why it cannot act: TypeError or ValueError, or what its refusal does."""
+        """Raise the TypeError or ValueError that says why it cannot act, or call its refusal."""
         if self.refusal is not None:
             self.refusal()
         if not self.c.num_layers:
@@ -100,7 +100,7 @@ cdef class Actor(ActorMemory):
         raise ValueError("this policy has virtual batch normalisation: call set_reference and fold before it acts")
 
     def begin_episode(self, uint64_t noise_key=0, double action_noise=0.0, bint sample=False):
-        """Forget what layers remember, and start the action stream at its beginning.
+        """Clear the memory of layers, and start the action stream at its beginning.
 
         That is Gaussian noise on Box actions, or sampled choices.
         """
@@ -119,7 +119,7 @@ cdef class Actor(ActorMemory):
 
     @property
     def state(self):
-        """What the layers remember of the episode, one layer behind the other: a writable float32 view (state_size,)."""
+        """The memory of the layers, one behind the other: a writable float32 view (state_size,)."""
         return self.states_array[: self.state_size]
 
     @property
@@ -128,7 +128,7 @@ cdef class Actor(ActorMemory):
         return self.moments_array
 
     cdef as_numbers(self, obs):
-        """An observation of any type as float64, or an error that says what came."""
+        """Return an observation of any type as float64, or raise an error that says what was passed."""
         try:
             array = np.asarray(obs)
         except ValueError:  # rows of different lengths
@@ -143,7 +143,7 @@ cdef class Actor(ActorMemory):
         return array.astype(np.float64)
 
     cdef inline void set_float_mode_back(self) noexcept:
-        """Compute as usual, whatever an environment has made of it; float_mode says what that was."""
+        """Set the usual floating-point mode, which an environment may have changed; float_mode keeps the changed one."""
         if not fastes_float_mode_is_usual():
             self.float_mode = fastes_float_mode()
             fastes_usual_float_mode()
@@ -159,7 +159,7 @@ cdef class Actor(ActorMemory):
         return True
 
     cdef cnp.ndarray arranged(self, cnp.ndarray array):
-        """What arrange makes of an array, as numbers that the kernels may read."""
+        """Return an array as `arrange` gives it, in a dtype that the kernels read."""
         array = self.arrange(array)
         self.unseen = False
         if not self.has_shape(array):

@@ -1,4 +1,4 @@
-# Part of _core.pyx: the memory of a policy, and where in it C finds what it needs.
+# Part of _core.pyx: the memory of a policy, and the pointers of its C structs.
 
 cdef class ActorMemory:
     """Of an Actor: parameters, buffers and layers, checked and allocated once, from a spec."""
@@ -9,9 +9,9 @@ cdef class ActorMemory:
     cdef readonly int64_t state_size
     cdef readonly object observation
     cdef bint counting, scalar_action, ready, unseen
-    cdef readonly int float_mode  # what it was before it was set back; 0 where it never had to be
+    cdef readonly int float_mode  # the mode before it was set back; 0 if it never had to be
     cdef object arrange
-    cdef object refusal  # what is called instead of observing, once there is one
+    cdef object refusal  # called instead of observing, once it is set
     cdef int action_type, action_ndim
     cdef cnp.npy_intp[32] action_dims
     cdef object params_array, moments_array, states_array, obs_shape, cast, reference
@@ -82,7 +82,7 @@ cdef class ActorMemory:
         self.c.chosen = &self.chosen[0]
 
     cdef take_layers(self, layers):
-        """Each layer as C knows it; the only place that says where its parameters and its memory are."""
+        """Fill the C struct of each layer; only here its parameters and its memory are located."""
         cdef fastes_policy *c = &self.c
         cdef fastes_layer *into
         cdef int64_t at = 0, state_at = 0, inputs = layers[0].inputs if layers[0].reads_image else self.obs_size
@@ -120,7 +120,7 @@ cdef class ActorMemory:
         c.num_outputs = inputs
 
     cdef take_parameter(self, fastes_layer *into, name, const float *place):
-        """Where a parameter of a layer is, by the name that the layer gives it."""
+        """Set the pointer to a parameter of a layer, by the name that the layer gives it."""
         if name == "weight":
             into.weight = place
         elif name == "bias":
@@ -164,7 +164,7 @@ cdef class ActorMemory:
         of.sums = &self.sums[0]
 
     cdef check_append(self, layer, first):
-        """What it appends are the values that the policy observes beside an image."""
+        """Check that it appends the values that the policy observes in addition to an image."""
         if not first.reads_image:
             raise ValueError("a layer appends observed values: expected a first layer that reads an image")
         check_length("what a layer appends", layer.outputs - layer.inputs, self.obs_size)

@@ -23,7 +23,7 @@ enum { FASTES_STREAM_TABLE = 0, FASTES_STREAM_PAIR = 1, FASTES_STREAM_EVAL = 2, 
 /* Normals are made in groups of this many: 16 lanes x the 4 words of one Philox block. */
 #define FASTES_NORMAL_GROUP 64
 
-/* In a table of greys, which are 0 to 255: of a colour whose grey nobody knows. */
+/* In a table of greys, which are 0 to 255: the grey of a colour is not known yet. */
 #define FASTES_NO_GREY 256
 
 /* How an observation lies in memory. */
@@ -31,7 +31,7 @@ typedef enum { FASTES_OBS_FLOAT64 = 0, FASTES_OBS_FLOAT32 = 1, FASTES_OBS_UINT8 
 
 /* How the last layer's output becomes an action. */
 typedef enum {
-    FASTES_BOX_CLIP = 0,    /* low + (clip(y, -1, 1) + 1) / 2 * (high - low); y itself where a bound is infinite */
+    FASTES_BOX_CLIP = 0,    /* low + (clip(y, -1, 1) + 1) / 2 * (high - low); y itself if a bound is infinite */
     FASTES_BOX_SQUASH = 1,  /* the same with tanh(y) for clip(y) */
     FASTES_BOX_BINS = 2,    /* num_bins outputs a component; the argmax picks one of num_bins values from low to high */
     FASTES_CATEGORICAL = 3, /* one block of outputs a component (Discrete has one); the argmax, plus its start */
@@ -46,7 +46,7 @@ typedef enum {
     FASTES_ACTION_INT8 = 3
 } fastes_action_dtype;
 
-/* relu: +0 where x <= 0. elu: exp(x) - 1 where x < 0. NaN stays. */
+/* relu: +0 if x <= 0. elu: exp(x) - 1 if x < 0. NaN stays. */
 typedef enum { FASTES_IDENTITY = 0, FASTES_TANH = 1, FASTES_RELU = 2, FASTES_ELU = 3 } fastes_activation;
 
 /* A dense layer with more weights leaves out inputs that are 0: less memory to read, and other bits for weights that are not finite. */
@@ -88,19 +88,19 @@ typedef struct {
     double *sums;                 /* (2, channels), for `fold` */
 } fastes_batch_norm;
 
-/* What a layer's kind needs beside that. */
+/* Further fields by a layer's kind. */
 typedef union {
     fastes_convolution convolution;
     fastes_batch_norm batch_norm;
 } fastes_layer_of;
 
-/* A layer of a policy: what it computes, and where its parameters and its memory are. Pointers, as offsets cost 3 to 5 % of a step. */
+/* A layer of a policy: its computation, its parameters and its memory. Pointers, since offsets cost 3 to 5 % of a step. */
 typedef struct {
     fastes_layer_kind kind;
     fastes_activation activation; /* of y */
     int32_t in, out;              /* values that it reads and writes */
-    const float *weight, *bias;   /* its kind says of what shape, or NULL, in theta; readable FASTES_PAD floats past its end */
-    float *state;                 /* what it remembers within an episode, each actor its own: 0 where one begins */
+    const float *weight, *bias;   /* in theta, of the shape that the kind has, or NULL; readable FASTES_PAD floats past its end */
+    float *state;                 /* memory within an episode, one per actor: 0 at the start */
     fastes_layer_of of;
 } fastes_layer;
 
@@ -109,7 +109,7 @@ typedef struct {
     int64_t full_size;          /* values of an observation */
     int32_t obs_size, num_outputs;  /* values that it observes, which an image is not among, and gives */
     int32_t num_layers;         /* 0: something else turns observations into outputs */
-    const fastes_layer *layers; /* (num_layers,): each reads what the one before it wrote */
+    const fastes_layer *layers; /* (num_layers,): each reads the outputs of the one before it */
     float *scratch[2];          /* each readable and writable FASTES_PAD floats past the largest layer or obs_size; beside outputs
                                  * an LSTM needs room for 4 out values, a GRU for 6 out */
     float *observed;            /* (obs_size,): the values that it observes. scratch[0], unless the first layer reads an image */
@@ -208,7 +208,7 @@ typedef struct {
     void (*resize_brighter)(const fastes_resize *resize, const uint8_t *earlier, const uint8_t *latest, uint8_t *out);
 } fastes_kernels;
 
-/* A variant by name, or NULL where it was not compiled or this CPU cannot run it. */
+/* A variant by name, or NULL if it was not compiled or this CPU cannot run it. */
 const fastes_kernels *fastes_variant(const char *name);
 
 /* The widest variant that this CPU runs. */
@@ -223,8 +223,8 @@ typedef struct { double key; int64_t index; } fastes_ranked;
 void fastes_centered_ranks(float *ranks, const double *values, int64_t n, fastes_ranked *work);
 
 /* Claims a job of the oldest of count requests that have unclaimed ones; atomic across processes. Request k's word is
- * unclaimed[k * stride] = ticket << 32 | jobs that nobody has claimed, and tickets grow with time. Returns ticket << 32 | position
- * of the job, counted from the last one (0), and which request it is of in *at; -1 where there is none. */
+ * unclaimed[k * stride] = ticket << 32 | jobs that are not claimed, and tickets grow with time. Returns ticket << 32 | position
+ * of the job, counted from the last one (0), and its request in *at; -1 if there is none. */
 int64_t fastes_claim(int64_t *unclaimed, int64_t stride, int64_t count, int64_t *at);
 
 /* Publishes everything this process wrote before it. */
@@ -235,7 +235,7 @@ int64_t fastes_committed(const int64_t *flag);
 
 /* How this thread computes with floats: to nearest, denormals as they are, no traps. An environment, or a library that it loads,
  * may change that, and all that is computed afterwards has other bits. */
-enum { FASTES_FLUSHES_TO_ZERO = 4, FASTES_DENORMALS_ARE_ZERO = 8, FASTES_TRAPS = 16 }; /* beside 0 to 3, the way of rounding */
+enum { FASTES_FLUSHES_TO_ZERO = 4, FASTES_DENORMALS_ARE_ZERO = 8, FASTES_TRAPS = 16 }; /* in addition to 0 to 3, the rounding mode */
 
 /* The way of rounding (0 nearest, 1 down, 2 up, 3 to zero), with the flags above. */
 int fastes_float_mode(void);

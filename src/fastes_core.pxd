@@ -1,4 +1,4 @@
-# The declarations of fastes_core.h, which says what each of them does.
+# The declarations of fastes_core.h, which describes them.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "fastes_core.h" nogil:

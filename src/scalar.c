@@ -10,7 +10,7 @@
 #else
 #define LEAST fastes_kernels_baseline
 #endif
-extern const fastes_kernels LEAST; /* what every processor of this architecture runs */
+extern const fastes_kernels LEAST; /* the variant that every processor of this architecture runs */
 #if defined(__x86_64__)
 extern const fastes_kernels fastes_kernels_avx2, fastes_kernels_avx512;
 #endif

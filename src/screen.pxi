@@ -3,7 +3,7 @@
 cdef enum:
     LARGEST_SIDE = 1000
     LARGEST_ROWS = 257  # sums of rows are uint16
-    LARGEST_AREA = 65536  # totals become float32, and stay what they are
+    LARGEST_AREA = 65536  # totals become float32 without rounding
 
 cdef double SMALLEST_PART = 1e-6  # of a pixel: less is a rounding error
 
@@ -16,7 +16,7 @@ cdef class Greys:
         self.table = np.full(256, FASTES_NO_GREY, dtype=np.uint16)
 
     def look_up(self, const uint8_t[:, ::1] colours not None, uint8_t[:, ::1] grey not None):
-        """grey = the grey of each of colours, uint8 (height, width). False where one is unknown: grey then is of no use."""
+        """grey = the grey of each of colours, uint8 (height, width). Returns False if one is unknown: grey is then invalid."""
         cdef int32_t known = 1
         if grey.shape[0] != colours.shape[0] or grey.shape[1] != colours.shape[1]:
             raise ValueError(f"grey has shape {np.shape(grey)}, expected that of colours, {np.shape(colours)}")
@@ -35,8 +35,8 @@ cdef class Greys:
 cdef class AreaResize:
     """Frames of one size as means over areas of another: `brighter(earlier, latest, out)` is one C call.
 
-    shape, out_shape: (height, width) of frames and of what is made of them, 1 to 1,000 each. The bits are those of
-    cv2.resize(np.maximum(earlier, latest), ..., interpolation=cv2.INTER_AREA) where neither side grows; there OpenCV interpolates,
+    shape, out_shape: (height, width) of frames and of results, 1 to 1,000 each. The bits are those of
+    cv2.resize(np.maximum(earlier, latest), ..., interpolation=cv2.INTER_AREA) if neither side grows; else OpenCV interpolates,
     and here a pixel is the mean over its area as anywhere. Raises ValueError for other sizes, and for sides whose weights are too
     fine: see `fastes_resize`.
     """

@@ -1,4 +1,4 @@
-/* What a variant needs before its target is set: intrinsics are declared for the compiler's own target. */
+/* Included by a variant before its target is set: intrinsics are declared for the compiler's own target. */
 #ifndef FASTES_VARIANT_H
 #define FASTES_VARIANT_H
 

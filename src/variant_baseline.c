@@ -1,4 +1,4 @@
-/* The kernels compiled for any processor of an architecture that has no variant of its own: SSE2 on x86-64. */
+/* The kernels compiled for any processor of an architecture without further variants: SSE2 on x86-64. */
 #include "variant.h"
 
 #if !defined(__aarch64__)
