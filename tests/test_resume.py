@@ -19,8 +19,8 @@ from training import Result, assert_same, assert_same_records, assert_same_state
 from fastes import CheckpointError, FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
-from fastes.cli.train.report import choose_best, resume_command
-from fastes.cli.train.start import note_start
+from fastes.cli.train import note_start
+from fastes.cli.train_report import choose_best, resume_command
 from fastes.pools.pool import PoolChoice
 from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_config import read_config

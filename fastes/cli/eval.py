@@ -11,7 +11,7 @@ from typing import Any
 
 from fastes.cli.arguments import add_workers
 from fastes.cli.saved_model import add_episodes, check_episodes, load_model, most_steps
-from fastes.cli.train.report import counted
+from fastes.cli.train_report import counted
 from fastes.model import FastES
 from fastes.reports.progress_bar import Repeatedly
 from fastes.system.console import say

@@ -17,8 +17,8 @@ from fastes.cli.eval import add_eval, run_eval
 from fastes.cli.play import add_play, run_play
 from fastes.cli.plot import add_plot, run_plot
 from fastes.cli.replay import add_replay, run_replay
-from fastes.cli.train.command import add_train, run_train
-from fastes.cli.train.stop_on_signal import INTERRUPTED
+from fastes.cli.stop_on_signal import INTERRUPTED
+from fastes.cli.train import add_train, run_train
 from fastes.errors import FastESError, frame_outside
 from fastes.system.console import fill_standard_descriptors, fitted, let_go, output_is_the_result, output_lasts, say
 from fastes.system.interrupts import Terminated

@@ -279,7 +279,7 @@ class ProgressBar(Callback):
         """See forks.Owner: two processes would draw in one line."""
         self._face, self._looking, self._lock = None, None, threading.RLock()
 
-    # --- callbacks of a training ------------------------------------------------------------------------------------
+    # --- callbacks of a training --------------------------------------------------------------------------------------
 
     def on_start(self, model: Model, total_timesteps: int) -> None:
         if all(training.is_over for training in self._trainings.values()) and len(self._trainings) == self.expected:
@@ -324,7 +324,7 @@ class ProgressBar(Callback):
     def close(self) -> None:
         self._end(stays=False)
 
-    # --- content ----------------------------------------------------------------------------------------------------
+    # --- content ------------------------------------------------------------------------------------------------------
 
     @property
     def expected(self) -> int:

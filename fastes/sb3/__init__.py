@@ -1,1 +1,1 @@
-"""What lets FastES take the place of a Stable-Baselines3 algorithm. Imports SB3 only where its own objects are given."""
+"""Stable-Baselines3's names, callbacks, logger and policies around FastES, without importing SB3."""

@@ -1,4 +1,4 @@
-"""FastES: the agent with the names by which Stable-Baselines3's callbacks, helpers and scripts know an algorithm."""
+"""FastES: the agent with the names that Stable-Baselines3's callbacks, tools and scripts use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import gymnasium
 import numpy as np
@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from fastes.agent import Agent, CallbackArgument
 from fastes.checkpoints.file_format import Checkpoint
-from fastes.checkpoints.writer import write_anywhere
 from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument, EnvSource
 from fastes.errors import check_int, check_name, level_outside, suggest
@@ -57,12 +56,14 @@ _ABSENT = {
 }
 
 
-_FLATTENING = {"MultiInputPolicy": "MlpPolicy", "MultiInputLstmPolicy": "MlpLstmPolicy"}  # SB3's for Dict: flattened here
-_TYPO = 0.8  # difflib's likeness of a name with one of few letters wrong
+_FLATTENING = {"MultiInputPolicy": "MlpPolicy", "MultiInputLstmPolicy": "MlpLstmPolicy"}  # SB3's names for Dict observations
+_TYPO = 0.8  # difflib's likeness of a short name with one wrong letter
+
+_Model = TypeVar("_Model", bound="FastES")
 
 
 class _Recent(NamedTuple):
-    """The last training episodes, up to those of a report."""
+    """The last training episodes, until a report."""
 
     report: Report | None
     infos: deque[dict[str, Any]]
@@ -78,26 +79,25 @@ class FastES(Agent):
     True
 
     Args:
-        env: An environment id, an EnvSpec, an Env (rebuilt from its spec, or copied), a function without arguments, or of the
-            worker's index, that returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is driven as
-            it is.
+        env: An environment id, an EnvSpec, an Env (rebuilt from its spec, or copied), a function of no arguments or of the
+            worker's index that returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is used itself.
         policy: 'MlpPolicy', 'LinearPolicy', 'CnnPolicy', 'MlpLstmPolicy', 'CnnLstmPolicy', a TorchPolicy or a
-            CallablePolicy; FastES(policy, env), SB3's order, works, too.
-        learning_rate: The setting of that name, in SB3's place.
+            CallablePolicy; None for the policy of the settings. SB3's order, FastES(policy, env), works, too.
+        learning_rate: The setting of that name, at SB3's position.
         preset: Name of the settings to start from; None for the environment's own, else 'general', or 'default' for a network.
         n_workers: Processes; None for one per usable core, 0 for none. A vector environment takes none.
-        cluster: 'auto', 'host:port' or 'ray://host:port' of a Ray cluster, whose nodes play in place of processes here.
+        cluster: 'auto', 'host:port' or 'ray://host:port' of a Ray cluster, whose nodes play instead of processes here.
         seed: int >= 0; None draws one.
-        env_kwargs: For gymnasium.make.
+        env_kwargs: Arguments for gymnasium.make.
         verbose: 1 prints a row of statistics about once per second, 2 one per generation.
         tensorboard_log: Folder for TensorBoard; None for no such log.
-        stats_window_size: Training episodes that ep_info_buffer keeps.
+        stats_window_size: Number of training episodes that ep_info_buffer keeps.
         device: 'auto' or 'cpu', which are the same.
-        info_keywords: Keys of infos that ep_info_buffer and Monitor files get from each episode's last step, beside those of an
-            SB3 Monitor around env.
+        info_keywords: Keys of infos that ep_info_buffer and Monitor files get from each episode's last step, in addition to
+            those of an SB3 Monitor around env.
         settings: Any field of fastes.settings.settings.Settings, such as population_size, sigma, learning_rate.
 
-    Training depends on (seed, settings, environment, library versions) alone, and on no n_workers or cluster.
+    Training depends only on seed, settings, environment and library versions, not on n_workers or cluster.
 
     Attributes:
         ep_info_buffer: deque of {'r', 'l', 't' and the info_keywords} of the last stats_window_size training episodes (of
@@ -114,7 +114,7 @@ class FastES(Agent):
     use_sde = False
     sde_sample_freq = -1
     policy_class = Policy
-    _last_obs = None  # each episode begins with a reset, in its own environment: nothing is kept from the one before
+    _last_obs = None  # every episode begins with a reset: nothing is kept from the one before
     _last_original_obs = None
     _last_episode_starts = None
 
@@ -166,7 +166,7 @@ class FastES(Agent):
         self._logger: Any = None
         self.logger_was_set = False
         self._vec_env: Any = None
-        self._shown_env: tuple[Any, Any] = None, None  # the environment of get_env, and how it was shown
+        self._shown_env: tuple[Any, Any] = None, None  # the environment of get_env, and what as_sb3_shows made of it
         self._learn_started, self._timesteps_at_start = time.monotonic(), 0
         vars(self).update(settings=self.settings, seed=self.seed)  # W&B lists vars(model); the properties come first
         self._log_to(None, 100)
@@ -187,7 +187,7 @@ class FastES(Agent):
 
     @property
     def device(self) -> Any:
-        """Where policies run: torch.device('cpu') if torch is in use, since scripts ask for its type; else 'cpu'."""
+        """torch.device('cpu') if torch is imported, because scripts ask for its type, else 'cpu'."""
         return device()
 
     # --- learning ---------------------------------------------------------------------------------------------------
@@ -208,16 +208,20 @@ class FastES(Agent):
 
         Args:
             total_timesteps: Environment steps of candidates; None for settings.total_timesteps.
-            callback: See fastes.reports.callbacks; SB3's work unchanged.
+            callback: A Callback (fastes.reports.callbacks) or one of SB3's, a function of (model, record), or a list of these.
             log_interval: Generations between writes to the logger; None for none.
-            tb_log_name: Of the run in tensorboard_log.
-            reset_num_timesteps: See Agent.learn.
-            progress_bar: Show one.
-            max_minutes: See Agent.learn.
+            tb_log_name: Name of the run in tensorboard_log.
+            reset_num_timesteps: False continues counting: total_timesteps are added, and 0 only chooses among the trials that
+                are left.
+            progress_bar: Show a progress bar.
+            max_minutes: End after the generation that runs then, at least one; None for no limit. Schedules still follow
+                total_timesteps, so that the training is a prefix of the longer one: `learn` with reset_num_timesteps=False
+                continues it bit for bit. The model therefore keeps its last parameters; those that the end of a budget would
+                choose (`trials`, `archive_size`) it has within `with model.as_judged():`. model.out_of_time is True then.
 
         Raises:
-            WorkerError: For an exception in an environment. After any exception, Ctrl-C too, the model is as it was after its
-                last whole generation: it can be saved, and learn goes on from there.
+            WorkerError: For an exception in an environment. After any exception, including Ctrl-C, the model is as it was after
+                its last complete generation: it can be saved, and learn continues from there.
         """
         check_name("tb_log_name", tb_log_name)
         interval = None if log_interval is None else check_int("log_interval", log_interval, 1)
@@ -252,21 +256,27 @@ class FastES(Agent):
     # --- parameters -------------------------------------------------------------------------------------------------
 
     def get_parameters(self) -> dict[str, dict[str, npt.NDArray[np.float32]]]:
-        """{'policy': parameter name -> array}, copies, under torch's names and in torch's orientation.
+        """Return {'policy': {name: array}}, copies under torch's names and in torch's orientation.
 
-        `layers.0.weight` is (outputs, inputs), as torch.nn.Linear has it, and (filters, channels, kernel, kernel) of a
-        convolution; a dense layer behind one reads its map as torch flattens it. Cells have weight_ih, weight_hh, bias_ih and
-        bias_hh, as torch.nn.LSTMCell and GRUCell have them.
+        `layers.0.weight` is (outputs, inputs), as in torch.nn.Linear, or (filters, channels, kernel, kernel) for a
+        convolution; a dense layer after one reads its map in torch's order. Cells have weight_ih, weight_hh, bias_ih and
+        bias_hh, as torch.nn.LSTMCell and GRUCell.
         """
         return {"policy": named_parameters(self.policy_spec, self.strategy.theta)}
 
     def set_parameters(
         self, parameters: Mapping[str, Mapping[str, npt.ArrayLike]], exact_match: bool = True, device: str = "auto"
     ) -> None:
-        """Set the policy's parameters from what `get_parameters` returns: arrays, tensors or lists of torch's shapes.
+        """Set the policy's parameters.
 
-        exact_match: False leaves parameters that are not named as they are. ValueError that says which names are unknown, or
-        with exact_match missing, and for other shapes; TypeError for anything but dicts, a file's path among them.
+        Args:
+            parameters: As `get_parameters` returns them: arrays, tensors or lists of torch's shapes.
+            exact_match: False keeps the parameters that are not named.
+            device: 'auto' or 'cpu'.
+
+        Raises:
+            ValueError: For unknown names, for other shapes and, with exact_match, for missing names.
+            TypeError: For anything but dicts, such as a file's path.
         """
         check_device(device)
         given = parameters.get("policy", {}) if isinstance(parameters, Mapping) else parameters
@@ -285,26 +295,26 @@ class FastES(Agent):
 
     @property
     def policy(self) -> Policy:
-        """Its parameters and actions by the names that SB3's policies have."""
+        """Parameters and actions under the names of SB3's policies."""
         return Policy(self)
 
     @property
     def policy_kwargs(self) -> dict[str, Any]:
-        """The setting, a copy."""
+        """A copy of the setting."""
         return dict(self.settings.policy_kwargs)
 
     @property
     def learning_rate(self) -> Any:
-        """The setting: a number or a schedule."""
+        """The setting, a number or a schedule."""
         return self.settings.learning_rate
 
     @property
     def lr_schedule(self) -> Callable[[float], float]:
-        """The step size as a function of the progress that remains, from 1 to 0."""
+        """The learning rate as a function of the remaining progress, from 1 to 0."""
         return make_schedule("learning_rate", self.settings.learning_rate)
 
     def set_random_seed(self, seed: int | None = None) -> None:
-        """Draw noise and environment seeds from another seed from now on; parameters stay. None changes nothing."""
+        """Draw noise and environment seeds from another seed. Parameters stay. None changes nothing."""
         if seed is not None and seed != self.seed:
             self.use_seed(seed)
 
@@ -316,14 +326,14 @@ class FastES(Agent):
 
     @property
     def n_envs(self) -> int:
-        """Environments of the vector environment that was given, else 1."""
+        """Number of environments of the vector environment that was given, else 1."""
         return self.source.vector_env.num_envs if self.source.vector_env is not None else 1
 
     def get_env(self) -> Any:
-        """The vector environment that was given; else what stands for all environments of the training: see TrainingEnvs.
+        """Return the vector environment that was given, or a TrainingEnvs, which stands for all environments of the training.
 
-        An SB3 VecEnv if SB3 is in use. Callbacks know it as `training_env`: its set_attr, env_method and set_options reach
-        every environment that plays. If images have their channels last, a VecEnv has SB3's VecTransposeImage around it.
+        It is an SB3 VecEnv if SB3 is imported. Callbacks know it as `training_env`. Its set_attr, env_method and set_options
+        reach every environment that plays. A VecEnv of images with channels last is wrapped in SB3's VecTransposeImage.
         """
         if self.source.vector_env is not None:
             return self._as_sb3_shows(self.source.vector_env.env)
@@ -332,15 +342,20 @@ class FastES(Agent):
         return self._as_sb3_shows(self._vec_env)
 
     def _as_sb3_shows(self, env: Any) -> Any:
-        """The same object each time."""
+        """Wrap an environment as SB3 does, in the same object each time."""
         if self._shown_env[0] is not env:
             self._shown_env = env, as_sb3_shows(env)
         return self._shown_env[1]
 
     def set_env(self, env: EnvArgument, force_reset: bool = True) -> None:  # noqa: ARG002
-        """Train on another environment with the same spaces; CheckpointMismatch for other ones. See Agent.use_env.
+        """Train on another environment with the same spaces; CheckpointMismatch if they differ.
 
-        Every episode starts with a reset, so force_reset changes nothing.
+        The archive is emptied. The best evaluation and the trials' scores stay. Make a new model if rewards mean something
+        else.
+
+        Args:
+            env: See FastES.
+            force_reset: No effect: every episode begins with a reset.
         """
         is_own = env is not None and env is self._vec_env
         with self.alone("set_env()"):
@@ -349,7 +364,7 @@ class FastES(Agent):
             self._check_statistics()
 
     def _check_statistics(self) -> None:
-        """Warn of wrappers whose statistics do not fit a model that was trained before."""
+        """Warn of wrappers whose statistics do not fit a trained model."""
         vector_env = self.source.vector_env
         if vector_env is None or not vector_env.normalizes:
             return
@@ -365,7 +380,7 @@ class FastES(Agent):
         warnings.warn(message, UserWarning, stacklevel=level_outside())
 
     def get_vec_normalize_env(self) -> Any:
-        """The VecNormalize of the VecEnv that was given; None without one: FastES normalises by itself then."""
+        """Return the VecNormalize of the VecEnv that was given, or None: then FastES normalises."""
         return next(iter(getattr(self.source.vector_env, "statistics", ())), None)
 
     def close(self) -> None:
@@ -385,7 +400,7 @@ class FastES(Agent):
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def snapshot(self, exclude: Collection[str] = (), include: Collection[str] = ()) -> Checkpoint:
-        """Everything that a checkpoint holds, as copies. exclude, include: names of attributes that were set on the model."""
+        """Return the content of a checkpoint, as copies. exclude, include: see `save`."""
         checkpoint = super().snapshot()
         if attributes := attributes_of(self, exclude, include):
             checkpoint.data[ATTRIBUTES] = attributes
@@ -397,25 +412,24 @@ class FastES(Agent):
         exclude: Iterable[str] | None = None,
         include: Iterable[str] | None = None,
     ) -> None:
-        """Write a checkpoint, whole or not at all; the previous one stays as .bak.
+        """Write a checkpoint, completely or not at all. The previous file stays as .bak.
 
         Args:
-            path: '.zip' is added if it is missing; or a binary file that is open for writing, such as io.BytesIO().
-            exclude, include: Names of attributes that you have set on the model. Those that are numbers, words, None, or lists
-                and dicts of these are saved, as in SB3, and `load` sets them again; include those that begin with an
-                underscore. A checkpoint always holds the whole training.
+            path: The file, to which '.zip' is added if it is missing, or a binary file that is open for writing, such as
+                io.BytesIO().
+            exclude: Names of attributes that you have set on the model and that are not saved. Other attributes are, as in SB3,
+                if they are numbers, strings, None, or lists and dicts of these, and `load` sets them again.
+            include: Names of attributes to save that begin with an underscore.
 
         Raises:
-            ValueError: For a part of the training that is to be left out, and for what a checkpoint cannot hold.
-            TypeError: For an included attribute of another kind; for one that is not included it is a warning.
+            ValueError: If a part of the training is excluded, or something included that a checkpoint cannot hold.
+            TypeError: If an included attribute has another type; for other attributes that is a warning.
         """
-        snapshot = self.snapshot(*check_saved_names(exclude, include))
-        self.warn_of_functions(path)
-        write_anywhere(path, snapshot)
+        self._write(path, self.snapshot(*check_saved_names(exclude, include)))
 
     @classmethod
     def load(
-        cls,
+        cls: type[_Model],
         path: str | os.PathLike[str] | IO[bytes],
         env: EnvArgument | None = None,
         n_workers: int | None = None,
@@ -432,25 +446,25 @@ class FastES(Agent):
         cluster: str | None = None,
         info_keywords: Iterable[str] = (),
         **settings: Unpack[ChangedSettings],
-    ) -> FastES:
-        """Read a checkpoint; runs no code from it. Training goes on exactly where it was saved.
+    ) -> _Model:
+        """Read a checkpoint, without running code from it. Training continues exactly from where it was saved.
 
         Args:
-            path: Of the checkpoint, of a run folder, or a binary file that is open. A run folder means its best.zip, as for
-                `fastes eval`; to go on training, load the checkpoint.zip in it.
-            env: Needed if the checkpoint cannot rebuild its own.
-            n_workers, verbose, tensorboard_log, device, cluster, info_keywords: As in FastES.
-            policy: The TorchPolicy or CallablePolicy that was trained, of which a file holds the parameters only.
-            env_kwargs: For gymnasium.make; given with env.
+            path: A checkpoint, a run folder, or an open binary file. A run folder means its best.zip, as for `fastes eval`; to
+                continue training, load its checkpoint.zip.
+            env: The environment; needed if the checkpoint cannot rebuild it.
+            n_workers, verbose, tensorboard_log, device, cluster, info_keywords: See FastES.
+            policy: The TorchPolicy or CallablePolicy that was trained; a file holds only its parameters.
+            env_kwargs: Arguments for gymnasium.make; only with env.
             seed: See set_random_seed.
-            custom_objects: Replaces what the file says, by name, as in SB3: settings, seed, and attributes that were set on the
-                model. Other names change nothing, nor does a learning rate of 0, which says that the model will only act.
+            custom_objects: Replacements by name, as in SB3: settings, seed, and attributes that were set on the model. Other
+                names have no effect, nor has a learning rate of 0, with which SB3 marks a model that only acts.
             print_system_info: Print the versions here, and those that the checkpoint was saved with.
-            force_reset: SB3's, changes nothing: every episode starts with a reset.
-            settings: Fields to change, such as a learning_rate that was a function.
+            force_reset: No effect: every episode begins with a reset.
+            settings: Settings to change, such as a learning_rate that was a function.
 
         Raises:
-            CheckpointError: With the reason, if the file does not fit.
+            CheckpointError: If the file does not fit, with the reason.
         """
         replaced = _checked_objects(custom_objects)
         _check_tensorboard_log(tensorboard_log)
@@ -461,7 +475,7 @@ class FastES(Agent):
         parts = read_parts(path, env, n_workers, env_kwargs, policy, dict(changes))
         if print_system_info:
             print_versions("SAVED MODEL SYSTEM INFO", parts.checkpoint.data.get("versions"))
-        model = cls._from_parts(parts, PoolChoice(n_workers, cluster), verbose, checked_keywords(info_keywords))
+        model = cls.from_parts(parts, PoolChoice(n_workers, cluster), verbose, checked_keywords(info_keywords))
         model._log_to(tensorboard_log, 100)
         set_attributes(model, parts.checkpoint, replaced)
         model._finish_loading(replaced.get("seed") if seed is None else seed, changes, env is not None)
@@ -469,7 +483,7 @@ class FastES(Agent):
         return model
 
     @classmethod
-    def from_copied(cls, copied: Copied) -> FastES:
+    def from_copied(cls: type[_Model], copied: Copied) -> _Model:
         model = super().from_copied(copied)
         model._log_to(*copied.extras)
         set_attributes(model, copied.checkpoint, {})
@@ -478,7 +492,7 @@ class FastES(Agent):
     def _copied(self) -> Copied:
         return super()._copied()._replace(extras=(self.tensorboard_log, self.stats_window_size))
 
-    def with_seed(self, seed: int) -> FastES:
+    def with_seed(self: _Model, seed: int) -> _Model:
         model = super().with_seed(seed)
         model._log_to(self.tensorboard_log, self.stats_window_size)
         return model
@@ -487,7 +501,7 @@ class FastES(Agent):
 
     @property
     def logger(self) -> Any:
-        """SB3's Logger if set_logger was called with one, else FastES's own with the same interface."""
+        """The logger that was set, or FastES's own, which has the interface of SB3's."""
         if self._logger is None:
             self._logger = logging.configure_run(self.verbose, self.tensorboard_log, self.tb_log_name, True)
         return self._logger
@@ -503,7 +517,7 @@ class FastES(Agent):
 
     @property
     def start_time(self) -> int:
-        """When `learn` was called, in nanoseconds since 1970."""
+        """Time at which `learn` was called, in nanoseconds since 1970."""
         return time.time_ns() - int(1e9 * self.elapsed)
 
     @property
@@ -517,26 +531,24 @@ class FastES(Agent):
         return self._recent.successes
 
     def note_episodes(self) -> None:
-        """Add the episodes of a generation that is committed, once."""
+        """Add the episodes of the last committed generation to the buffers, once."""
         report, recent = self.training.report, self._recent
         if report is None or report is recent.report:
             return
         elapsed = round(self.elapsed, 6)
         infos, successes = recent.infos.copy(), recent.successes.copy()
-        # an episode that failed has a return of NaN, and no mean would be a number while it is among the last
         keywords = self.info_keywords
-        told = report.infos or [{}] * len(report.episodes)
         infos.extend(
             {"r": r, "l": length, "t": elapsed, **keywords_in(info, keywords)}
-            for (r, length), info in zip(report.episodes, told, strict=True)
-            if math.isfinite(r)
+            for (r, length), info in zip(report.episodes, report.infos or [{}] * len(report.episodes), strict=True)
+            if math.isfinite(r)  # the NaN of a failed episode would make means NaN
         )
         successes.extend(success for success in report.successes if not math.isnan(success))
         self._recent = _Recent(report, infos, successes)
         self._warn_of_infos(report)
 
     def _warn_of_infos(self, report: Report) -> None:
-        """Once of each keyword that no info had, of infos that had no room, and of action masks."""
+        """Warn once of each keyword that no info had, of infos that were too long, and of action masks."""
         if report.has_masks:
             self._warn_of_masks("info['action_mask']")
         for name in self.info_keywords:
@@ -566,13 +578,13 @@ class FastES(Agent):
             )
 
     def _warn_of_mask_method(self) -> None:
-        """Of environments that have the method of sb3-contrib's MaskablePPO, as far as one was seen here."""
+        """Warn of environments with the method that sb3-contrib's MaskablePPO asks for masks, if one was seen here."""
         vector_env, seen = self.source.vector_env, self.evaluator.seen
         if (seen is not None and _MASKS in seen.names) or (vector_env is not None and vector_env.has_method(_MASKS)):
             self._warn_of_masks(f"{_MASKS}()")
 
     def dump_logs(self, iteration: int = 0) -> None:
-        """Write what SB3's algorithms write each iteration, and whatever else was recorded."""
+        """Write the values that SB3's algorithms write at each iteration, and all others that were recorded."""
         logger, steps = self.logger, self.num_timesteps - self._timesteps_at_start
         if iteration:
             logger.record("time/iterations", iteration, exclude="tensorboard")
@@ -603,12 +615,12 @@ class FastES(Agent):
     _custom_logger = property(lambda self: self.logger_was_set)
     _vec_normalize_env = property(lambda self: self.get_vec_normalize_env())
 
-    if not TYPE_CHECKING:  # a type checker is to go on knowing the names
+    if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
         def __getattr__(self, name: str) -> Any:
             if (reason := _reason(name)) is not None:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: {reason}")
-            return object.__getattribute__(self, name)  # the error that it was, of a property also
+            return object.__getattribute__(self, name)  # the original error, which may be a property's
 
 
 # key of the logger, as SB3's dashboards and plot scripts read it -> field of the record
@@ -633,7 +645,7 @@ class _Session(Callback):
     """One call of `learn`: fills the buffers of episodes and the logger before other callbacks read them.
 
     Args:
-        is_new: Whether buffers and logger begin anew.
+        is_new: Whether buffers and logger are reset.
     """
 
     def __init__(self, is_new: bool) -> None:
@@ -668,7 +680,7 @@ class _Session(Callback):
 
 
 def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
-    """The environment, and the policy or None, whichever was given first."""
+    """Return the environment and the policy (or None) of two arguments in either order."""
     if isinstance(env, CustomPolicy) or (isinstance(env, str) and _means_policy(env)):
         if policy is None:
             hint = suggest(env, POLICIES) if isinstance(env, str) and env not in POLICIES else ""
@@ -678,7 +690,7 @@ def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
 
 
 def _means_policy(name: str) -> bool:
-    """Whether it is a policy's name, or so close to one that no environment is meant."""
+    """Return whether a name is a policy's, or so similar to one that no environment is meant."""
     if name.endswith("Policy"):
         return True
     known = [policy.casefold() for policy in (*POLICIES, *_FLATTENING)]
@@ -696,7 +708,7 @@ def _check_tensorboard_log(tensorboard_log: object) -> None:
 
 
 def _checked_objects(custom_objects: Mapping[str, Any] | None) -> dict[str, Any]:
-    """SB3's custom_objects as a dict; TypeError for anything but a mapping of names."""
+    """Return SB3's custom_objects as a dict; TypeError for anything but a mapping of names."""
     if custom_objects is None:
         return {}
     if not isinstance(custom_objects, Mapping) or any(not isinstance(name, str) for name in custom_objects):
@@ -705,7 +717,7 @@ def _checked_objects(custom_objects: Mapping[str, Any] | None) -> dict[str, Any]
 
 
 def _settings_among(custom_objects: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of SB3's custom_objects that are settings. A learning rate of 0 says that the model will only act: left out."""
+    """Return the settings among SB3's custom_objects, without a learning rate of 0, which marks a model that only acts."""
     found = {key: value for key, value in custom_objects.items() if key in setting_names()}
     if found.get("learning_rate") == 0.0:
         del found["learning_rate"]
@@ -713,7 +725,7 @@ def _settings_among(custom_objects: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reason(name: str) -> str | None:
-    """Why a model lacks an attribute that SB3's have; None for any other."""
+    """Return why a model lacks an attribute of SB3's models; None for any other name."""
     if name in setting_names() and name not in _ABSENT:
         return f"it is a setting, model.settings.{name}"
     return _ABSENT.get(name, ANSWERS.get(name, "").removesuffix(": leave it out") or None)

@@ -1,7 +1,7 @@
-"""Callbacks that count environment steps, as those of Stable-Baselines3 do, beside a loop that counts generations.
+"""Stable-Baselines3's callbacks, which count environment steps, in a loop that counts generations.
 
-Nothing here imports SB3: whatever has `init_callback`, `on_training_start`, `on_rollout_start`, `on_step`, `on_rollout_end`,
-`on_training_end` and `update_locals` takes part.
+Nothing here imports SB3. Its callbacks are known by their methods `init_callback`, `on_training_start`, `on_rollout_start`,
+`on_step`, `on_rollout_end`, `on_training_end` and `update_locals`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fastes.reports.monitor_files import keywords_in
 from fastes.rollout.last_infos import LEFT_OUT
 from fastes.training.record import Record
 
-# attributes that say "act when n_calls is a multiple of this"
+# attributes that hold the period of a callback in calls
 _PERIODS = ("eval_freq", "save_freq", "check_freq", "model_save_freq")
-# SB3's callbacks that only add up what a generation brought
+# SB3's callbacks that need only sums of a generation
 _SUMS = {"ProgressBarCallback", "EveryNTimesteps"}
 
-_ENDS = "StopTrainingOnMaxEpisodes"  # which counts the ends of episodes alone
+_ENDS = "StopTrainingOnMaxEpisodes"  # needs only the ends of episodes
 
 
 class StepInfo(dict[str, Any]):
@@ -43,19 +43,19 @@ def counts_steps(callback: object) -> bool:
 
 
 class StepCallback(Callback):
-    """One callback of SB3's kind in the loop of FastES.
+    """A callback of SB3's kind as a callback of FastES.
 
-    A generation's episodes end before anyone outside the workers hears of them, so its steps are told afterwards, in job
-    order, as those of one environment (`training_env.num_envs` is 1): n_calls counts the steps of candidates. A vector
-    environment makes one call of num_envs steps, as in SB3; the last call of a generation may have fewer.
-    num_timesteps is the model's, with the generation's steps in it, throughout.
+    The episodes of a generation end before the parent process knows of them. So their steps are reported afterwards, in job
+    order, as those of one environment (`training_env.num_envs` is 1), and n_calls counts the steps of candidates. For a
+    vector environment a call has num_envs steps, as in SB3; the last call of a generation may have fewer. num_timesteps is
+    always the model's, including the steps of the generation.
 
-    Callbacks that act every so many calls (`eval_freq`, `save_freq`, `check_freq`, `model_save_freq`: EvalCallback,
-    CheckpointCallback, WandbCallback and what derives from them) are called once in a generation in which they are due,
-    however often that is; EveryNTimesteps and progress bars once a generation; StopTrainingOnMaxEpisodes for each step that
-    ends an episode, until it has enough. Any other is called for each step. Of a step, `locals` has dones, infos, rewards and
-    new_obs as arrays of n_envs: an episode's return is the reward of its last step, where infos holds SB3's {'episode':
-    {'r', 'l', 't'}} and the scalars of the environment's own info; new_obs is zeros, since observations stay in the workers.
+    Callbacks with a period in calls (`eval_freq`, `save_freq`, `check_freq`, `model_save_freq`: EvalCallback,
+    CheckpointCallback, WandbCallback and their subclasses) are called once in a generation in which they are due;
+    EveryNTimesteps and progress bars once per generation; StopTrainingOnMaxEpisodes for each step that ends an episode, until
+    it has enough; all others for each step. `locals` has dones, infos, rewards and new_obs of a step as arrays of n_envs. The
+    reward of an episode's last step is its return, and that step's info has SB3's {'episode': {'r', 'l', 't'}} and the scalars
+    of the environment's own info. new_obs is zeros, since observations stay in the workers.
     """
 
     def __init__(self, callback: Any) -> None:
@@ -85,7 +85,7 @@ class StepCallback(Callback):
 
     def on_generation(self, model: Any, record: Record) -> bool:
         self._locals["record"] = self._reported = record
-        if model.solved:  # nothing was learned from it, and its steps do not count
+        if model.solved:  # its steps do not count
             return True
         if not self._tell(self.callback, model):
             return False
@@ -95,17 +95,17 @@ class StepCallback(Callback):
 
     def on_end(self, model: Any) -> None:
         if model.unreported_record is not None and model.unreported_record is not self._reported and not model.solved:
-            self._tell(self.callback, model)  # an exception in an earlier callback has kept it from this one
+            self._tell(self.callback, model)  # an exception in an earlier callback came first
         self.callback.on_training_end()
 
     def _tell(self, callback: Any, model: Any) -> bool:
-        """Tell a callback of the generation's steps; False when it stops the training."""
+        """Report the generation's steps to a callback. Returns False if it stops the training."""
         steps = sum(length for _, length in model.last_episodes)
         calls = -(-steps // model.n_envs)
         if isinstance(children := getattr(callback, "callbacks", None), list):
             callback.n_calls += calls
             callback.num_timesteps = model.num_timesteps
-            answers = [self._tell(child, model) for child in children]  # each is told, whatever the others say
+            answers = [self._tell(child, model) for child in children]  # all are called, whatever the others answer
             return all(answers)
         if _is_periodic(callback):
             return _tell_periodic(callback, model, calls)
@@ -125,7 +125,7 @@ class StepCallback(Callback):
 
 
 def _reads_infos(callback: Any) -> bool:
-    """Whether a callback of SB3's kind, or one in it, is called for each step, and so with infos."""
+    """Return whether a callback of SB3's kind, or one in it, is called for each step, and so with infos."""
     if isinstance(children := getattr(callback, "callbacks", None), list):
         return any(map(_reads_infos, children))
     kinds = {kind.__name__ for kind in type(callback).__mro__}
@@ -137,7 +137,7 @@ def _is_periodic(callback: Any) -> bool:
 
 
 def _watch_no_gradients(callback: Any) -> None:
-    """Switch off what would fail: W&B's callback hooks into the gradients of a torch module, and there are none."""
+    """Switch off gradient_save_freq of W&B's callback, which hooks into the gradients of a torch module."""
     children = getattr(callback, "callbacks", None)
     for child in (*(children if isinstance(children, list) else ()), getattr(callback, "callback", None)):
         if counts_steps(child):
@@ -153,7 +153,7 @@ def _watch_no_gradients(callback: Any) -> None:
 
 
 def _tell_ends(callback: Any, model: Any, calls: int) -> bool:
-    """Tell a callback that counts episodes of the steps in which some end, until it has enough."""
+    """Report the steps in which episodes end to a callback that counts episodes, until it has enough."""
     before, is_training = callback.n_calls, True
     for call, step in enumerate(_steps(model)):
         if is_training and step["dones"].any():
@@ -180,7 +180,7 @@ def _tell_periodic(callback: Any, model: Any, calls: int) -> bool:
 
 
 def _no_end(n_envs: int) -> dict[str, Any]:
-    """What `locals` has of a call in which no episode ends."""
+    """Return the entries of `locals` for a call in which no episode ends."""
     return {
         "dones": np.zeros(n_envs, dtype=bool),
         "rewards": np.zeros(n_envs, dtype=np.float32),
@@ -189,12 +189,12 @@ def _no_end(n_envs: int) -> dict[str, Any]:
 
 
 def _steps(model: Any) -> Iterator[dict[str, Any]]:
-    """What `locals` has of each call of the generation; the same object for all in which no episode ends."""
+    """Yield the entries of `locals` for each call of the generation; one object for all calls in which no episode ends."""
     between, n_envs = _no_end(model.n_envs), model.n_envs
     row, at = between, 0  # at: how many steps of the row are taken
     keywords, infos = model.info_keywords, model.last_infos or [{}] * len(model.last_episodes)
     for (episode_return, length), success, info in zip(model.last_episodes, model.last_successes, infos, strict=True):
-        if not length:  # it failed in its reset: there is no step to tell of it
+        if not length:  # its reset has failed
             continue
         at += length
         while at > n_envs:
@@ -241,7 +241,7 @@ def step_callback(callback: Any) -> Callback | None:
 
 
 class _Function:
-    """A plain function of (locals, globals) as a callback of SB3's kind."""
+    """A function of (locals, globals) as a callback of SB3's kind."""
 
     def __init__(self, function: Callable[[dict[str, Any], dict[str, Any]], Any]) -> None:
         self.function = function
@@ -268,13 +268,13 @@ class _Function:
 
 
 def takes_locals(function: Any) -> bool:
-    """Whether a function, or what is called like one, wants (locals, globals), as SB3's do, by its first argument's name.
+    """Return whether a callable takes (locals, globals), as SB3's functions do.
 
-    The first of at least two arguments that are still to be given, one after the other.
+    It does if it takes at least two positional arguments and the first is called locals, with or without underscores.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of some builtins, nobody knows it
+    except (TypeError, ValueError):  # some builtins have no signature
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     names = [parameter.name for parameter in parameters if parameter.kind in positional]

@@ -1,4 +1,4 @@
-"""`model.policy`: a model's parameters and actions by the names that SB3's policies have, also without a model."""
+"""`model.policy`: a model's parameters and actions under the names of SB3's policies."""
 
 from __future__ import annotations
 
@@ -6,25 +6,21 @@ import os
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoints.writer import write_anywhere
-from fastes.envs.closing import close_env
+from fastes.agent import Agent
 from fastes.envs.source import EnvArgument
-from fastes.models.acting import act
-from fastes.models.checkpointing import Parts, checkpoint_of, read_parts, selection_from
+from fastes.models.checkpointing import read_parts
 from fastes.models.parameters import named_parameters, theta_of_vector, theta_with, vector_of
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.layers import State
 from fastes.policies.policy_spec import PolicySpec
 from fastes.policies.torch_policy import TorchSpec
-from fastes.rollout.predictor import Predictor
+from fastes.pools.pool import PoolChoice
 from fastes.system.installation import install_command
-from fastes.system.one_thread import OneThread
 from fastes.weights.exported import Exported, exported, onnx_bytes
 
 # fmt: off
@@ -37,21 +33,22 @@ _OF_TORCH = (
 
 
 def device() -> Any:
-    """Where policies run: torch.device('cpu') where torch is in use, which scripts ask for its type; else 'cpu'."""
+    """Return torch.device('cpu') if torch is imported, because scripts ask for its type, else 'cpu'."""
     torch = sys.modules.get("torch")
     return "cpu" if torch is None else torch.device("cpu")
 
 
 def check_device(given: Any) -> None:
+    """Raise ValueError for any device but the CPU."""
     if str(given) not in ("auto", "cpu"):
         raise ValueError(f"device = {given!r}: FastES runs on the CPU, expected 'auto' or 'cpu'")
 
 
 class Policy:
-    """A model's policy. It has no parameters of its own: what it gives and takes is the model's.
+    """A model's policy. It reads and sets the parameters of the model.
 
-    A TorchPolicy's parameters are torch tensors, all of the module's with its buffers, under the module's names; others are
-    NumPy arrays, in torch's orientation under torch's names (see FastES.get_parameters). `training` is always False: candidates
+    A TorchPolicy's parameters are torch tensors under the module's names, including its buffers. Those of other policies are
+    NumPy arrays in torch's orientation under torch's names (see FastES.get_parameters). `training` is always False: candidates
     play with the module in eval mode.
     """
 
@@ -74,16 +71,21 @@ class Policy:
     # --- parameters -------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> OrderedDict[str, Any]:
-        """Parameter name -> copy, as FastES.get_parameters has them."""
+        """Return {name: copy of a parameter}, as FastES.get_parameters does."""
         spec, theta = self._model.policy_spec, self._model.theta
         if isinstance(spec, TorchSpec):
             return OrderedDict(spec.module_with(theta).state_dict())
         return OrderedDict(named_parameters(spec, theta))
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
-        """Set the model's parameters, from arrays or tensors; strict=False takes a part.
+        """Set the model's parameters from arrays or tensors.
 
-        ValueError that names what does not fit.
+        Args:
+            state_dict: As `state_dict` returns it.
+            strict: False allows a part of the parameters.
+
+        Raises:
+            ValueError: If names or shapes do not fit.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"load_state_dict() got {state_dict!r:.100}, a {type(state_dict).__name__}: expected a dict")
@@ -94,7 +96,7 @@ class Policy:
             self._set(theta_with(spec, theta, state_dict, strict, ("load_state_dict()", "strict")))
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
-        """Name and parameter: read-only copies; tensors for a TorchPolicy."""
+        """Iterate over names and read-only copies of the parameters (tensors for a TorchPolicy)."""
         spec, theta = self._model.policy_spec, self._model.theta
         if isinstance(spec, TorchSpec):
             return iter(spec.module_with(theta).named_parameters())
@@ -108,11 +110,11 @@ class Policy:
         return (parameter for _, parameter in self.named_parameters())
 
     def parameters_to_vector(self) -> npt.NDArray[np.float32]:
-        """All parameters that are trained one behind the other, float32: the order of `parameters`, which is not theta's."""
+        """Return all trained parameters as one vector, float32, in the order of `parameters`, which is not theta's."""
         return vector_of(self._model.policy_spec, self._model.theta)
 
     def load_from_vector(self, vector: npt.ArrayLike) -> None:
-        """Set all parameters that are trained from what `parameters_to_vector` gives. ValueError for another length."""
+        """Set all trained parameters from a vector as `parameters_to_vector` returns it; ValueError for another length."""
         self._set(theta_of_vector(self._model.policy_spec, self._model.theta, vector))
 
     def _set(self, theta: npt.ArrayLike) -> None:
@@ -122,19 +124,24 @@ class Policy:
     # --- for other libraries ----------------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Everything between an observation and its deterministic action as NumPy arrays, as numpy.savez takes them.
+        """Return everything between an observation and its deterministic action as NumPy arrays, for numpy.savez.
 
-        `layers.0.weight` and so on as in state_dict; activation_fn; outputs ('unit', 'tanh', 'bins' or 'logits'); where
-        observations are normalised mean, std and clip; where a part is read columns; of a Box low and high; of choices nvec and
-        start. `fastes.import_policy` takes it, and a file of it. ValueError for policies that are more than dense layers.
+        The names are `layers.0.weight` and so on as in state_dict; activation_fn; outputs ('unit', 'tanh', 'bins' or 'logits');
+        mean, std and clip if observations are normalised; columns if a part of them is read; low and high of a Box; nvec and
+        start of choices. `fastes.import_policy` takes the dict, or a file of it.
+
+        Raises:
+            ValueError: If the policy has other than dense layers.
         """
         return self._exported().arrays()
 
     def to_torch(self) -> Any:
-        """A torch module: observations (n, *observation shape) -> actions, as predict(deterministic=True) gives them.
+        """Return a torch module from observations (n, *observation shape) to the actions of predict(deterministic=True).
 
-        Normalisation, bounds and choices are in it. Its parameters have the names of state_dict. ValueError for policies that
-        are more than dense layers.
+        It includes normalisation, bounds and choices. Its parameters have the names of state_dict.
+
+        Raises:
+            ValueError: If the policy has other than dense layers.
         """
         of = self._exported()
         from fastes.weights.torch_module import ActionModule
@@ -142,9 +149,11 @@ class Policy:
         return ActionModule(of)
 
     def to_onnx(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Write an ONNX model: `observation`, float32 (n, *observation shape), -> `action`, as to_torch gives them.
+        """Write an ONNX model with input `observation`, float32 (n, *observation shape), and output `action`, as to_torch.
 
-        Needs the package onnx (extra onnx), ImportError without. ValueError for policies that are more than dense layers.
+        Raises:
+            ImportError: Without the package onnx (extra onnx).
+            ValueError: If the policy has other than dense layers.
         """
         of = self._exported()
         try:
@@ -165,7 +174,7 @@ class Policy:
     # --- keeping ----------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Write the model's checkpoint, which holds the policy, the statistics of its observations, and the training."""
+        """Write the model's checkpoint, which holds the policy, the statistics of observations, and the training."""
         self._model.save(path)
 
     @classmethod
@@ -177,29 +186,32 @@ class Policy:
         env: EnvArgument | None = None,
         policy: CustomPolicy | None = None,
     ) -> Policy:
-        """The policy of a checkpoint, of `policy.save` or of `model.save`, to act without a training.
+        """Read the policy of a checkpoint, to act. No code from the file is run, and no worker starts.
 
-        env: needed for observations that are flattened (Dict, Tuple, Discrete, ...) where the file cannot rebuild its own.
-        policy: the TorchPolicy or CallablePolicy that was trained. Runs no code from the file.
+        Args:
+            path: A checkpoint of `policy.save` or `model.save`.
+            device: 'auto' or 'cpu'.
+            env: Needed for observations that are flattened (Dict, Tuple, Discrete, ...) if the file cannot rebuild its own.
+            policy: The TorchPolicy or CallablePolicy that was trained.
         """
         check_device(device)
-        return cls(_Acting(read_parts(path, env, 0, None, policy, {})))
+        return cls(Agent.from_parts(read_parts(path, env, 0, None, policy, {}), PoolChoice(n_workers=0)))
 
     # --- modes that torch modules have --------------------------------------------------------------------------------
 
     def set_training_mode(self, mode: bool) -> None:
-        """Nothing: see Policy."""
+        """Do nothing; see Policy."""
 
     def train(self, mode: bool = True) -> Policy:  # noqa: ARG002
-        """Itself, as it was: see Policy."""
+        """Return self; see Policy."""
         return self
 
     def eval(self) -> Policy:
-        """Itself, as it was: see Policy."""
+        """Return self; see Policy."""
         return self
 
     def to(self, device: Any) -> Policy:
-        """Itself; ValueError for anything but the CPU."""
+        """Return self; ValueError for any device but the CPU."""
         check_device(device)
         return self
 
@@ -216,7 +228,7 @@ class Policy:
     def __hash__(self) -> int:
         return id(self._model)
 
-    if not TYPE_CHECKING:  # a type checker is to go on knowing the names
+    if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
         def __getattr__(self, name: str) -> Any:
             if name not in _OF_TORCH:
@@ -225,45 +237,3 @@ class Policy:
                 f"FastES's policy has no {name!r}: it is no torch module and has no gradients. It has predict, state_dict and "
                 "parameters; of a TorchPolicy, model.policy_spec.module_with(model.theta) is the module"
             )
-
-
-class _Acting:
-    """A checkpoint's parameters and statistics without workers, and without an environment unless its spaces are asked for."""
-
-    def __init__(self, parts: Parts) -> None:
-        self.source, self.settings, self.policy_spec = parts.source, parts.settings, parts.spec
-        self._selection = selection_from(parts.checkpoint, parts.settings, parts.spec, parts.source.episode_limit)
-        self._predictor = Predictor(parts.spec, parts.settings.normalize_obs, self._selection.seed)
-        self._predictor.reference = self._selection.training.reference
-        self._spaces: tuple[Any, Any] | None = None
-        self._one_thread = OneThread()
-
-    theta = property(lambda self: self._selection.training.strategy.theta)
-    normalizer = property(lambda self: self._selection.training.normalizer)
-
-    def alone(self, what: str) -> AbstractContextManager[None]:
-        return self._one_thread.using(what)
-
-    def set_theta(self, theta: npt.ArrayLike) -> None:
-        self._selection = self._selection.decided().with_training(self._selection.training.with_parameters(theta))
-
-    def save(self, path: str | os.PathLike[str] | IO[bytes]) -> None:
-        write_anywhere(path, checkpoint_of(self._selection, self.source))
-
-    def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = False
-    ) -> tuple[Any, State | None]:
-        space = self.observation_space if self.policy_spec.flattened else None
-        given = observation, state, episode_start, deterministic
-        return act(self._selection.training, self.source, self._predictor, space, *given)
-
-    def _both_spaces(self) -> tuple[Any, Any]:
-        if self._spaces is None:
-            env: Any = self.source.vector_env or self.source()
-            self._spaces = env.observation_space, env.action_space
-            if self.source.vector_env is None:
-                close_env(env, self.source.name)
-        return self._spaces
-
-    observation_space = property(lambda self: self._both_spaces()[0])
-    action_space = property(lambda self: self._both_spaces()[1])

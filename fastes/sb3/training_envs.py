@@ -1,4 +1,4 @@
-"""The environments of a training as SB3 knows them, a VecEnv: calls go to all that play, in whatever process they are."""
+"""The environments of a training as an SB3 VecEnv, whose calls reach every environment that plays, in any process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastes.system.near_paths import in_words
 from fastes.training.evaluator import CalledEnv, Evaluator
 
 Env = gymnasium.Env[Any, Any]
-_OF_GYMNASIUM = {  # attributes of the wrappers that every environment has
+_OF_GYMNASIUM = {  # attributes of the wrappers around every environment
     *("env", "has_reset", "close_called", "checked_reset", "checked_step", "checked_render", "checked_data_reuse"),
 }
 _REFUSED = {
@@ -29,11 +29,11 @@ _REFUSED = {
 
 
 class TrainingEnvs:
-    """What `get_env` returns, and callbacks know as `training_env`: stands for all environments of a training.
+    """All environments of a training: the result of `get_env`, which callbacks know as `training_env`.
 
-    `set_attr`, `env_method` and `set_options` are recorded, and every environment is given them, in order, before it plays a
-    request that begins afterwards. `get_attr`, `reset`, `step` and `render` use an environment of this process, which is
-    given the same calls; it is built when one of them is first used.
+    Calls of `set_attr`, `env_method` and `set_options` are recorded, and every environment gets them, in order, before it plays
+    a request that begins afterwards. `get_attr`, `reset`, `step` and `render` use an environment of this process, which is
+    built at their first use and gets the same calls.
     """
 
     num_envs = 1
@@ -56,7 +56,7 @@ class TrainingEnvs:
 
     @property
     def training_source(self) -> EnvSource:
-        """How its environments are built, for another model; ValueError if they were given calls, which it would lack."""
+        """The source of the environments, for another model; ValueError after calls, which the other model would lack."""
         if in_force(self._calls.made):
             raise ValueError(
                 "the environments of this get_env() were given calls, such as set_attr, and another model would not know of "
@@ -69,7 +69,7 @@ class TrainingEnvs:
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute in every environment, in the outermost layer that has it.
 
-        From the next request on: candidates of the next generation, and evaluations that begin with it or later.
+        It takes effect with the next request: candidates of the next generation, and evaluations after that.
         """
         _check_all(indices)
         if attr_name not in self._seen.names and not self._was_set(attr_name):
@@ -82,9 +82,13 @@ class TrainingEnvs:
         self._calls.record(SET_ATTR, attr_name, value)
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
-        """Call a method of every environment, from the next request on as `set_attr`. What it returns is not known here.
+        """Call a method of every environment, with the next request as for `set_attr`.
 
-        Raises AttributeError where environments have no such method, and for what they return as soon as it is used.
+        Returns:
+            An object that raises an error when it is used, since the method is called in the workers.
+
+        Raises:
+            AttributeError: If environments have no such method.
         """
         _check_all(indices)
         if method_name in _REFUSED:
@@ -99,9 +103,9 @@ class TrainingEnvs:
         return [_NotKnown(method_name)]
 
     def set_options(self, options: dict[str, Any] | list[dict[str, Any]] | None = None) -> None:
-        """Options for `reset` of all episodes from the next request on; None or {} for none again.
+        """Set the options for `reset` of all episodes, from the next request on; None or {} for none.
 
-        In SB3's VecEnvs they are those of the next reset alone.
+        In SB3's VecEnvs they apply to one reset only.
         """
         given = options[0] if isinstance(options, list) and len(options) == 1 else options
         if not isinstance(given, dict | None):
@@ -109,7 +113,7 @@ class TrainingEnvs:
         self._calls.record(SET_OPTIONS, "", given or None)
 
     def forget_calls(self) -> None:
-        """All calls so far: environments are built anew, without them."""
+        """Forget all calls so far: environments are rebuilt without them."""
         self._calls.record(FORGET, "forget_calls()")
 
     def _was_set(self, name: str) -> bool:
@@ -118,7 +122,7 @@ class TrainingEnvs:
     # --- one of this process ----------------------------------------------------------------------------------------
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """[its value] in an environment of this process, which was given the same calls and has played nothing."""
+        """Return [the value] in an environment of this process, which got the same calls and has not played."""
         _check_all(indices)
         if attr_name == "render_mode":
             return [self.render_mode]
@@ -128,12 +132,12 @@ class TrainingEnvs:
         return attr_name in self._seen.names or self._was_set(attr_name)
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-        """[whether one of the environments' wrappers is of this class]."""
+        """Return [whether one of the environments' wrappers is of this class]."""
         _check_all(indices)
         return [any(issubclass(kind, wrapper_class) for kind in (*self._seen.kinds[:-1], *self._around()))]
 
     def _around(self) -> tuple[type, ...]:
-        """Wrappers of the one of this process alone."""
+        """Return additional wrappers of the environment of this process."""
         return ()
 
     @property
@@ -142,7 +146,7 @@ class TrainingEnvs:
         return [self._own.get()]
 
     def _built(self) -> Env:
-        """One that renders frames where it can, as SB3 makes them: those of the workers do not."""
+        """Build an environment that renders frames if it can, as SB3 does; those of the workers do not."""
         if self.render_mode == "rgb_array" != self._seen.render_mode:
             with contextlib.suppress(Exception):
                 return self._evaluator.build(render_mode="rgb_array")
@@ -150,12 +154,12 @@ class TrainingEnvs:
         return self._evaluator.build()
 
     def close(self) -> None:
-        """Close the one of this process; those that play are the training's."""
+        """Close the environment of this process, and none that plays."""
         self._own.close()
 
 
 class _NotKnown:
-    """Stands for what a method returned in the workers; whatever uses it learns that it is not known here."""
+    """A value that a method returned in the workers. Any use of it is an error that says so."""
 
     def __init__(self, method: str) -> None:
         object.__setattr__(self, "_method", method)
@@ -180,7 +184,7 @@ for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv"
 
 
 def _check_all(indices: Any) -> None:
-    """ValueError for anything but all environments: which worker plays what is left to chance."""
+    """Raise ValueError for a part of the environments: it is left to chance which of them plays an episode."""
     if indices is None or (indices == 0 if isinstance(indices, int) else list(indices) == [0]):
         return
     raise ValueError(
@@ -190,7 +194,7 @@ def _check_all(indices: Any) -> None:
 
 
 def _suggestion(name: str, seen: Seen) -> str:
-    """The name that is most like it, else those that the environment has and that not all have."""
+    """Return a hint with the most similar name, or with the environment's own names."""
     public = [each for each in seen.names if not each.startswith("_")]
     if close := difflib.get_close_matches(name, public, n=1):
         return f"; did you mean {close[0]!r}?"
@@ -199,7 +203,7 @@ def _suggestion(name: str, seen: Seen) -> str:
 
 
 def as_sb3_shows(env: Any) -> Any:
-    """A VecEnv with VecTransposeImage around it where it shows images whose channels come last, as SB3's algorithms wrap it."""
+    """Wrap a VecEnv in VecTransposeImage if its images have channels last, as SB3's algorithms do."""
     vec_env = sys.modules.get("stable_baselines3.common.vec_env")
     if vec_env is None or not isinstance(env, vec_env.VecEnv) or vec_env.is_vecenv_wrapped(env, vec_env.VecTransposeImage):
         return env
@@ -218,7 +222,7 @@ def _transposing_kind() -> Any:
     from stable_baselines3.common.vec_env import VecTransposeImage
 
     class TransposedTrainingVecEnv(VecTransposeImage):  # type: ignore[misc]
-        """Around what stands for the environments of a training, and stands for them, too."""
+        """VecTransposeImage around a TrainingEnvs."""
 
         @property
         def training_source(self) -> EnvSource:
@@ -228,7 +232,12 @@ def _transposing_kind() -> Any:
 
 
 def training_envs(evaluator: Evaluator, seed: int) -> TrainingEnvs:
-    """An SB3 VecEnv where SB3 is in use. seed: of the first reset here: a script that plays sees the same episodes again."""
+    """Make a TrainingEnvs, which is an SB3 VecEnv if SB3 is imported.
+
+    Args:
+        evaluator: The model's.
+        seed: Seed of the first reset in this process.
+    """
     kind = TrainingEnvs if sys.modules.get("stable_baselines3") is None else _vec_env_kind()
     return kind(evaluator, seed)
 
@@ -239,9 +248,9 @@ def _vec_env_kind() -> type[TrainingEnvs]:
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     class TrainingVecEnv(TrainingEnvs, DummyVecEnv):  # type: ignore[misc]
-        """The same as the VecEnv that SB3's algorithms make of one environment, so that it can be played on here.
+        """A TrainingEnvs that can be played on, as the VecEnv that SB3's algorithms make of one environment.
 
-        EvalCallback compares its type with that of eval_env.
+        It is a DummyVecEnv because EvalCallback compares its type with that of eval_env.
         """
 
         def __init__(self, evaluator: Evaluator, seed: int) -> None:
@@ -263,7 +272,7 @@ def _vec_env_kind() -> type[TrainingEnvs]:
             return self._played
 
         def seed(self, seed: int | None = None) -> Any:
-            """Of the next reset here. Seeds of the training are the model's: set_random_seed."""
+            """Seed the next reset in this process. The training's seeds are the model's: set_random_seed."""
             return self._vec_env().seed(seed)
 
         def reset(self) -> Any:

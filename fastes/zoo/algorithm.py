@@ -74,9 +74,9 @@ class FastES(model.FastES):
         named.pop("preset", None)
         named.setdefault("info_keywords", keywords_of(env) if is_vec_env(env) else ())
         source = single_environments(env, n_workers)
-        model: Any = super().load(path, source or env, n_workers, **plain_schedules(named))
+        model = super().load(path, source or env, n_workers, **plain_schedules(named))
         model._keep(env, source)
-        return model  # type: ignore[no-any-return]
+        return model
 
     @property
     def env(self) -> Any:

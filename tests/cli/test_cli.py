@@ -28,7 +28,7 @@ from fastes import FastES, Settings, __version__
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import build_parser, main
 from fastes.cli.setting_flags import given_settings
-from fastes.cli.train.stop_on_signal import StopOnSignal
+from fastes.cli.stop_on_signal import StopOnSignal
 from fastes.es.perturbations import draw_pairs
 from fastes.policies.policy_keywords import KEYS
 from fastes.runs.run_folder import RunFolder

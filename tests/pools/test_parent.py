@@ -21,7 +21,7 @@ from training import MANY, TIMES, Result, assert_same, assert_same_state, learn
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
-from fastes.cli.train.stop_on_signal import StopOnSignal
+from fastes.cli.stop_on_signal import StopOnSignal
 from fastes.es.noise_table import NoiseTable
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.rollout.obs_normalizer import ObsNormalizer

@@ -55,7 +55,7 @@ def _config(run: Path) -> dict[str, Any]:
 KILLED_IN_ITS_LAST_EVALUATION = """
     import os, signal, sys
     from fastes.cli import main as cli
-    from fastes.cli.train import report
+    from fastes.cli import train_report as report
     report.choose_best = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     cli.main(sys.argv[1:])
 """

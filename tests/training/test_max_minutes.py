@@ -17,7 +17,7 @@ from training import TIMES, Result, assert_same_records, assert_same_state
 from fastes import FastES, train_seeds
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
-from fastes.cli.train.report import Session, report
+from fastes.cli.train_report import Session, report
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_bar import ProgressBar
 from fastes.runs.run_config import read_config

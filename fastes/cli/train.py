@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import shlex
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +16,20 @@ from typing import Any
 
 import gymnasium
 
-from fastes.checkpoints.locate import is_run_folder
-from fastes.cli.arguments import add_cluster, add_env_kwargs, add_short_help, add_workers, add_wrapper
-from fastes.cli.setting_flags import add_settings
-from fastes.cli.train.report import (
+from fastes.checkpoints.locate import find_checkpoint, is_run_folder
+from fastes.cli.arguments import (
+    add_cluster,
+    add_env_kwargs,
+    add_short_help,
+    add_workers,
+    add_wrapper,
+    find_modules_here,
+    parse_env_kwargs,
+)
+from fastes.cli.saved_model import buildable, read_run, wrapped_source
+from fastes.cli.setting_flags import add_settings, given_settings
+from fastes.cli.stop_on_signal import INTERRUPTED, StopOnSignal
+from fastes.cli.train_report import (
     Run,
     Session,
     draw_all,
@@ -30,32 +42,26 @@ from fastes.cli.train.report import (
     solved_among,
     to_go_on,
 )
-from fastes.cli.train.start import (
-    RUNS,
-    absolute,
-    new,
-    new_folder,
-    new_model,
-    note_start,
-    place_of_runs,
-    resumed,
-    tell_start,
-)
-from fastes.cli.train.stop_on_signal import INTERRUPTED, StopOnSignal
+from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.errors import FastESError, WorkerError, check_int
+from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
 from fastes.model import FastES
-from fastes.models.arguments import checked_minutes
+from fastes.models.arguments import checked_minutes, env_kwargs_of, read_settings
+from fastes.policies.obs_columns import ALL
 from fastes.policies.policy_keywords import KEYS
 from fastes.pools.pool import run_trainings
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.monitor_files import EVALUATIONS, MONITOR
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
-from fastes.runs.run_folder import RunFolder
+from fastes.runs.run_folder import RunFolder, new_run_folder
 from fastes.seeds import MOST_SEEDS, make_models, one_pool
+from fastes.settings.preset_loader import no_preset_note
+from fastes.settings.settings import COUNTED, SCHEDULES
 from fastes.system.console import say
 from fastes.system.interrupts import Terminated, interrupts_wait
 
+RUNS = "runs"  # the folder of run folders, unless --runs says another
 _ROW_SECONDS = {True: 1.0, False: 10.0}  # on a terminal, and in a file or a pipe
 _LINE_SECONDS = 30.0  # between lines on how far the training is, in a file or a pipe
 
@@ -176,11 +182,180 @@ def run_train(arguments: argparse.Namespace) -> int:
     if arguments.seeds is not None:
         return _run_seeds(arguments)
     with contextlib.ExitStack() as until_the_end:
-        model, folder = (resumed if arguments.resume else new)(arguments, until_the_end)
+        model, folder = (_resumed_run if arguments.resume else _new_run)(arguments, until_the_end)
         status = _train(arguments, model, folder)
         sys.stdout.flush()
         folder.note_losses()
         return status
+
+
+# --- start ------------------------------------------------------------------------------------------------------------
+
+
+def _new_run(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
+    """Make a new model and its run folder, which until_the_end unlocks."""
+    runs = _absolute(_place_of_runs(arguments))
+    model = _new_model(arguments, arguments.seed)
+    try:
+        return Run(model, until_the_end.enter_context(_new_folder(arguments, runs, model)))
+    except BaseException:
+        model.close()
+        raise
+
+
+def _new_folder(arguments: argparse.Namespace, runs: Path, model: FastES) -> RunFolder:
+    """Create the next free run folder of the model's environment. runs: absolute path of the parent of all run folders."""
+    try:
+        path = new_run_folder(runs, model.source.name)
+    except OSError as error:
+        raise OSError(
+            f"the run folder cannot be made in {_place_of_runs(arguments)}: {error.strerror}; choose another with --runs"
+        ) from error
+    return _run_folder(path, arguments, _place_of_runs(arguments) / path.relative_to(runs))
+
+
+def _new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
+    """Make the model that the flags describe. seed: None for that of --config, or a drawn one."""
+    given: dict[str, Any] = {
+        "preset": arguments.preset,
+        "n_workers": arguments.workers,
+        "cluster": arguments.cluster,
+        "env_kwargs": parse_env_kwargs(arguments.env_kwargs),
+        **given_settings(arguments),
+    }
+    if arguments.population_scale is not None:
+        given["population_scale"] = arguments.population_scale
+    if arguments.config is None:
+        if arguments.wrapper:
+            source = make_wrapped_source(arguments.env, given.pop("env_kwargs"), arguments.wrapper)
+            return FastES(source, seed=seed, **given)
+        return FastES(arguments.env, seed=seed, **given)
+    config = read_settings(arguments.config, arguments.env)
+    env: Any = arguments.env
+    if env is None:
+        find_modules_here(config.env, *config.wrappers)
+    if arguments.wrapper:
+        own = env_kwargs_of(arguments.config, config, given["env_kwargs"]) if env in (None, config.env) else given["env_kwargs"]
+        env = make_wrapped_source(str(env or config.env), own, arguments.wrapper)
+        del given["env_kwargs"]
+    elif env in (None, config.env):
+        arguments.wrapper = list(config.wrappers)
+    if seed is not None:
+        given["seed"] = seed
+    return FastES.from_config(arguments.config, env, **given)
+
+
+def _place_of_runs(arguments: argparse.Namespace) -> Path:
+    """Return the parent of all run folders."""
+    return Path(RUNS) if arguments.runs is None else arguments.runs
+
+
+def _absolute(path: Path) -> Path:
+    """Make a path absolute. Environments may change the working directory, so call this before one is built."""
+    try:
+        return path.absolute()
+    except FileNotFoundError as error:
+        raise OSError(f"the working directory was deleted: there is no {path}; go to another folder") from error
+
+
+def _resumed_run(arguments: argparse.Namespace, until_the_end: contextlib.ExitStack) -> Run:
+    """Load the model of --resume and take its run folder, which until_the_end unlocks."""
+    of_new_runs = ("runs", "seed", "preset", "config", "env_kwargs", "population_scale")
+    if any(getattr(arguments, name) not in (None, []) for name in of_new_runs):
+        raise ValueError(
+            "--runs, --seed, --preset, --config, --env-kwargs and --population-scale belong to a new run: a resumed one keeps "
+            "its own"
+        )
+    if arguments.resume.is_file():
+        raise ValueError(f"--resume {arguments.resume}: expected a run folder such as runs/CartPole-v1/1")
+    resume = _absolute(arguments.resume)
+    checkpoint = _absolute(find_checkpoint(arguments.resume, "last"))
+    folder = until_the_end.enter_context(_run_folder(resume, arguments, arguments.resume))
+    settings = given_settings(arguments)
+    env = wrapped_source(resume, arguments.env, {}, arguments.wrapper) or arguments.env
+    if run := read_run(resume):
+        arguments.wrapper = arguments.wrapper or list(run.wrappers)
+    model = FastES.load(checkpoint, env, arguments.workers, cluster=arguments.cluster, **settings)
+    buildable(model, f"fastes train {{}} --resume {shlex.quote(str(arguments.resume))}")
+    if model.settings.total_timesteps <= model.num_timesteps and folder.finished:
+        raise ValueError(_spent(arguments, model))
+    for file in folder.files:  # before anything is written: a changed setting may not fit them
+        file.check(model)
+    if model.budget and model.num_timesteps < model.settings.total_timesteps != model.budget:
+        _tell_of_stretched_schedules(model)
+    if changed := {name: value for name, value in settings.items() if name != "total_timesteps"}:
+        say(f"with other settings from here on: {', '.join(f'{name} = {value!r}' for name, value in changed.items())}")
+    return Run(model, folder)
+
+
+def _spent(arguments: argparse.Namespace, model: FastES) -> str:
+    """Return the error of a run whose budget is spent."""
+    budget, made = model.settings.total_timesteps, model.num_timesteps
+    if "total_timesteps" in given_settings(arguments):
+        return (
+            f"--total-timesteps {budget} is the budget of the whole run, and {arguments.resume} has made {made} timesteps "
+            f"already: give a larger one with --total-timesteps, such as {2 * made}"
+        )
+    return (
+        f"{arguments.resume} has spent its budget of {budget} timesteps, with {made} when its last generation ended: give a "
+        "larger one with --total-timesteps"
+    )
+
+
+def _tell_of_stretched_schedules(model: FastES) -> None:
+    """Say that schedules stretch over the new budget: values that had fallen may rise."""
+    settings = model.settings
+    remaining = 1.0 - model.num_timesteps / settings.total_timesteps
+    values = [
+        f"{name} from {_value_at(name, value, remaining)} ({value})"
+        for name in SCHEDULES
+        if isinstance(value := getattr(settings, name), str)
+    ]
+    if values:
+        say(f"schedules stretch over the new budget of {settings.total_timesteps} timesteps: on with {', '.join(values)}")
+
+
+def _value_at(name: str, value: str, remaining: float) -> str:
+    """Return the value of a schedule. remaining: share of the progress that remains."""
+    if name in COUNTED:
+        return str(count_at(value, remaining))
+    return f"{make_schedule(name, value, ANY_NUMBER)(remaining):.4g}"
+
+
+def _run_folder(path: Path, arguments: argparse.Namespace, shown: Path) -> RunFolder:
+    return RunFolder(
+        path,
+        arguments.checkpoint_seconds,
+        arguments.on_save_error,
+        shown,
+        monitor_csv=arguments.monitor_csv,
+        evaluations_npz=arguments.evaluations_npz,
+    )
+
+
+def note_start(model: FastES, folder: RunFolder, wrappers: Sequence[str] = ()) -> None:
+    """Write config.toml. wrappers: those of the command line."""
+    command = shlex.join(["fastes", *sys.argv[1:]])
+    cluster = model.pool_choice.for_run_folder()
+    started = time.strftime("%Y-%m-%d %H:%M:%S%z")
+    named = {**cluster, "wrappers": list(wrappers)} if wrappers else cluster
+    folder.write_config(model, {**named, "command": command, "started": started, "at_timesteps": model.num_timesteps})
+
+
+def _tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
+    """Print what is trained. what: the seeds and their run folders."""
+    settings = model.settings
+    shown = textwrap.shorten(str(settings.obs_columns).replace(",", ", "), 60, placeholder=" ...")
+    seen = f" of observations {shown}" if settings.obs_columns != ALL else ""
+    least = "at least " if settings.generation_timesteps else ""
+    say(
+        f"{model.source.name}: {settings.policy}{seen}, {model.num_params} parameters, {least}{settings.population_size} "
+        f"candidates a generation, {model.pool.in_words}, {what}"
+    )
+    own = not arguments.resume and arguments.preset is None and arguments.config is None
+    env, chosen = model.source.preset_name(model.observation_space), {"policy": settings.policy}
+    if own and (note := no_preset_note(env, chosen, "--preset ")):
+        say(note)
 
 
 # --- one training -----------------------------------------------------------------------------------------------------
@@ -195,7 +370,7 @@ def _row_seconds(arguments: argparse.Namespace) -> float:
 
 def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> int:
     note_start(model, folder, arguments.wrapper)
-    tell_start(arguments, model, f"seed {model.seed}, run folder {folder.shown}")
+    _tell_start(arguments, model, f"seed {model.seed}, run folder {folder.shown}")
     bar = ProgressBar(_LINE_SECONDS, judging=most_judging(model))
     callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(seconds=_row_seconds(arguments)), folder, bar]
     started, before = time.perf_counter(), (model.num_timesteps, model.generation)
@@ -266,11 +441,11 @@ def _run_seeds(arguments: argparse.Namespace) -> int:
     if arguments.resume is not None:
         raise ValueError("--seeds belongs to new runs: go on with each run by itself, as in fastes train --resume RUN")
     with contextlib.ExitStack() as until_the_end:
-        place = absolute(place_of_runs(arguments))
-        models = make_models(lambda seed: new_model(arguments, seed), range(first, first + number))
+        place = _absolute(_place_of_runs(arguments))
+        models = make_models(lambda seed: _new_model(arguments, seed), range(first, first + number))
         for model in models:
             until_the_end.enter_context(model)
-        runs = [Run(model, until_the_end.enter_context(new_folder(arguments, place, model))) for model in models]
+        runs = [Run(model, until_the_end.enter_context(_new_folder(arguments, place, model))) for model in models]
         status = _train_all(arguments, runs)
         sys.stdout.flush()
         for run in runs:
@@ -284,7 +459,7 @@ def _train_all(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
     (first, folder), (last, last_folder) = runs[0], runs[-1]
     one = f"seed {first.seed}, run folder {folder.shown}"
     several = f"seeds {first.seed} to {last.seed}, run folders {folder.shown} to {last_folder.shown.name}"
-    tell_start(arguments, first, one if len(runs) == 1 else several)
+    _tell_start(arguments, first, one if len(runs) == 1 else several)
     bar, started = SeedsBar(len(runs), judging=most_judging(first)), time.perf_counter()
     with StopOnSignal() as interrupt, one_pool([run.model for run in runs]), bar:
         status = _learn_all(runs, [interrupt] if arguments.quiet else [bar, interrupt], arguments.max_minutes)

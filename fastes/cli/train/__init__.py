@@ -1,1 +1,0 @@
-"""fastes train."""
