@@ -101,7 +101,7 @@ def check_memory(parts: Mapping[str, int], advice: str) -> None:
 
     Args:
         parts: Purpose -> bytes.
-        advice: What to change, for the error.
+        advice: The change that the error recommends.
     """
     total = sum(parts.values())
     if total < _WORTH_A_LOOK:

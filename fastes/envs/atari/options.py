@@ -35,7 +35,7 @@ class Options:
         fire_reset: Whether FIRE is pressed then, in games that wait for it.
         repeat_action_probability: Probability that a frame repeats the action of the frame before it (sticky actions), 0 to 1.
         full_action_space: Whether there are all 18 actions, not only those that the game knows.
-        mode, difficulty: Of the game, as ale-py numbers them; None for its default.
+        mode, difficulty: The game's mode and difficulty, as ale-py numbers them; None for its default.
         terminal_on_life_loss: Whether an episode is one life.
         clip_reward: Whether a step's reward is its sign, -1, 0 or 1.
         max_num_frames_per_episode: Frames after which an episode is cut; 0 for no limit.
