@@ -75,7 +75,7 @@ __all__ = [
 
 
 def import_home(name: str) -> ModuleType:
-    """A module of the package; an error that says what to do where its C core is another Python's."""
+    """Import a module of the package. If its C core is of another Python, the ImportError says what to do."""
     import sys
     from importlib import import_module
     from importlib.util import find_spec
@@ -91,7 +91,7 @@ def import_home(name: str) -> ModuleType:
 
 
 def __getattr__(name: str) -> object:
-    """Names are imported at first use: `import fastes` alone stays quick."""
+    """Import a public name at its first use, so that `import fastes` is quick."""
     if name not in _HOMES:
         raise AttributeError(f"module 'fastes' has no attribute {name!r}")
     return getattr(import_home(_HOMES[name]), name)
@@ -102,7 +102,7 @@ def __dir__() -> list[str]:
 
 
 def _use_installed_core() -> None:
-    """In a checkout whose package pip has installed elsewhere, the modules come from there: they are the same, with a core."""
+    """In a checkout without a core, import the modules from where pip has installed them, with a core."""
     if any(name.startswith("_core.") and name.endswith((".so", ".pyd")) for name in os.listdir(__path__[0])):
         return
     import sys

@@ -6,7 +6,7 @@ from fastes import import_home
 
 
 def main() -> int:
-    """Ctrl-C while modules are imported ends quietly, too; `fastes doctor` is there even where something cannot be imported."""
+    """Run the command line. Ctrl-C during imports ends quietly, and `fastes doctor` runs even if another import fails."""
     try:
         run = import_home("cli.main").main
     except KeyboardInterrupt:

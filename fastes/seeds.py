@@ -1,4 +1,4 @@
-"""Several trainings at once, which differ in their seeds alone, on one pool of workers."""
+"""Several trainings side by side on one pool of workers, which differ only in their seeds."""
 
 from __future__ import annotations
 
@@ -31,24 +31,30 @@ def train_seeds(
     max_minutes: float | None = None,
     **arguments: Any,
 ) -> list[FastES]:
-    """Train a model for each of several seeds, all at once on one pool of workers.
+    """Train a model for each of several seeds, side by side on one pool of workers.
 
     >>> from fastes import train_seeds
     >>> models = train_seeds("CartPole-v1", seeds=3, total_timesteps=5_000)
     >>> [model.seed for model in models]
     [0, 1, 2]
 
-    env, policy: as FastES takes them.
-    seeds: how many, 0 to seeds - 1, or the seeds themselves.
-    total_timesteps: of each; None for the settings'.
-    callback: a function that makes a model's own callbacks, for `learn`; None for none.
-    progress_bar: show one over all of them.
-    max_minutes: of `learn`, for all of them together.
-    arguments: of FastES, such as preset, n_workers or a setting.
+    Each model is bit for bit that of a separate training. Many workers are busier than with one small population: while they
+    wait for one model's last episodes, they play those of the others.
 
-    Each model is what a training of its own gives, bit for bit. Many workers have more to do than one small population gives
-    them: while one model's last episodes are played, those of the others are, too. Raises what FastES and learn raise; the
-    other trainings end with it, and each model is as it was after its last whole generation.
+    Args:
+        env, policy: See FastES.
+        seeds: A number of seeds, 0 to seeds - 1, or the seeds.
+        total_timesteps: Of each model; None for the settings'.
+        callback: A function that makes the callbacks of a model, for `learn`; None for none.
+        progress_bar: Show a progress bar for all trainings.
+        max_minutes: See `learn`; for all trainings together.
+        arguments: Arguments of FastES, such as preset, n_workers or a setting.
+
+    Returns:
+        The models, in the order of seeds.
+
+    Raises:
+        Exception: Any error of FastES and learn. All trainings end then, each model after its last complete generation.
     """
     if "seed" in arguments:
         raise TypeError(
@@ -67,7 +73,7 @@ def train_seeds(
 
 
 def make_models(make: Callable[[int], FastES], seeds: int | Iterable[int]) -> list[FastES]:
-    """One for each seed. make: a model from a seed; it makes the first one, and the environment is built here once."""
+    """Make a model for each seed. make: makes the first one of its seed; the others are copies with another seed."""
     first, *others = check_seeds(seeds)
     model = make(first)
     try:
@@ -87,7 +93,7 @@ def _check_shared(model: FastES) -> None:
 
 
 def check_seeds(seeds: int | Iterable[int]) -> list[int]:
-    """The seeds that are meant; TypeError or ValueError for what means none, or the same one twice."""
+    """Return the seeds of the argument `seeds`; TypeError or ValueError for other values and for repeated seeds."""
     if isinstance(seeds, (str, bytes, dict)) or not (isinstance(seeds, Iterable) or type(seeds) is int):
         raise TypeError(f"seeds = {reprlib.repr(seeds)}: expected how many, such as 5, or the seeds, such as [0, 1, 2]")
     if isinstance(seeds, int):
@@ -100,7 +106,7 @@ def check_seeds(seeds: int | Iterable[int]) -> list[int]:
 
 @contextlib.contextmanager
 def one_pool(models: Sequence[FastES]) -> Iterator[None]:
-    """The models use the first one's pool meanwhile."""
+    """Let the models share the pool of the first one within the block."""
     needs = tuple(each for model in models for each in model.evaluator.needs())
     pool, first = models[0].pool, 0
     try:
@@ -115,13 +121,13 @@ def one_pool(models: Sequence[FastES]) -> Iterator[None]:
 
 
 def train_together(models: Sequence[FastES], learn: Callable[[FastES], Coroutine[Any, Any, bool]]) -> None:
-    """Train models side by side on one pool. learn: a model's training, such as `FastES.learn_async`."""
+    """Train models side by side on one pool. learn: starts a model's training, such as `FastES.learn_async`."""
     with output_lasts(), one_pool(models):
         run_trainings(*[_named(model, learn) for model in models])
 
 
 async def _named(model: FastES, learn: Callable[[FastES], Coroutine[Any, Any, bool]]) -> None:
-    """A training whose errors say which one it is."""
+    """Train a model; a note on its errors names its seed."""
     try:
         await learn(model)
     except Exception as error:
