@@ -44,7 +44,7 @@ def train_seeds(
     Args:
         env, policy: See FastES.
         seeds: A number of seeds, 0 to seeds - 1, or the seeds.
-        total_timesteps: Of each model; None for the settings'.
+        total_timesteps: Budget of each model; None for the settings'.
         callback: A function that makes the callbacks of a model, for `learn`; None for none.
         progress_bar: Show a progress bar for all trainings.
         max_minutes: See `learn`; for all trainings together.
