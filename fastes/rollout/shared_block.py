@@ -57,7 +57,7 @@ class SlotLayout:
     """Sizes of the slot of one request.
 
     Attributes:
-        num_params: Of the policy.
+        num_params: The policy's parameters.
         obs_size: Values of an observation.
         num_pairs: Room for the pairs of a generation, 0 for noise-free episodes of theta.
         episodes: Room for the episodes of each candidate.
