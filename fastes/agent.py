@@ -71,7 +71,7 @@ from fastes.training.training import Training
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
 _Agent = TypeVar("_Agent", bound="Agent")
 _ROW_SECONDS = 1.0  # between rows of statistics
-_LINE_SECONDS = 10.0  # between lines of a progress bar in a file or a pipe
+LINE_SECONDS = 10.0  # between lines of a progress bar in a file or a pipe
 
 
 class Agent:
@@ -228,7 +228,7 @@ class Agent:
         if self.verbose:
             callbacks.insert(0, ConsoleLog(seconds=_ROW_SECONDS if self.verbose == 1 else 0.0))
         if progress_bar:
-            callbacks.append(ProgressBar(line_seconds=_LINE_SECONDS))
+            callbacks.append(ProgressBar(line_seconds=LINE_SECONDS))
         return CallbackList(callbacks)
 
     def _as_callback(self, callback: Any, is_new: bool) -> Callback:  # noqa: ARG002

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fastes.models.model import Model
     from fastes.runs.video import VideoWriter
 
-_FRAMES_SECONDS = 10.0  # between lines in a file or a pipe
+FRAMES_SECONDS = 10.0  # between lines in a file or a pipe
 
 
 def add_play(commands: Any) -> None:
@@ -89,7 +89,7 @@ class _Drawing:
 
     def tell(self, frames: int) -> None:
         self._bar.update(frames - self._bar.n)
-        if self._bar.disable and time.monotonic() - self._said >= _FRAMES_SECONDS:
+        if self._bar.disable and time.monotonic() - self._said >= FRAMES_SECONDS:
             self._said = time.monotonic()
             print(f"{frames} frames drawn", flush=True)
 

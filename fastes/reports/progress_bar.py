@@ -145,8 +145,12 @@ class InFile:
     def end(self, stays: bool) -> None: ...
 
 
-def _face(line_seconds: float | None) -> Face | None:
-    """Choose the output by this process's streams; None for none."""
+def choose_face(line_seconds: float | None) -> Face | None:
+    """Choose the output by this process's streams; None for none.
+
+    Args:
+        line_seconds: See `ProgressBar`.
+    """
     if in_notebook():
         return InNotebook()
     if sys.stderr is not None and lasting(sys.stderr).isatty():
@@ -378,7 +382,7 @@ class ProgressBar(Callback):
         self._end(stays=True)
         self._begun = self._shown_at = time.monotonic()
         self._share, self._returns = 0.0, {}
-        self._face = _face(self._line_seconds)
+        self._face = choose_face(self._line_seconds)
         if self._face is not None:  # generations may take minutes
             self._looking = Repeatedly(_SECONDS, self._show)
 

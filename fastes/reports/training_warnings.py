@@ -12,7 +12,7 @@ from fastes.rollout.batch import Batch
 from fastes.training.evaluation import FinishedEvaluation
 from fastes.training.training import Training
 
-_UNBEATEN, _EQUAL = 50, 20  # generations in a row
+UNBEATEN, _EQUAL = 50, 20  # generations in a row
 
 
 class StatisticsWarnings:
@@ -85,12 +85,12 @@ class StatisticsWarnings:
     def _check_unbeaten(self, training: Training, finished: FinishedEvaluation) -> None:
         self._unbeaten = self._unbeaten + 1 if _is_unbeaten(training, finished) else 0
         generation = finished.pending.generation + 1
-        if self._unbeaten == _UNBEATEN:
+        if self._unbeaten == UNBEATEN:
             others = {"action_noise": training.settings.action_noise, "sample_actions": training.settings.sample_actions}
             noise = "".join(f" (or {name})" for name, value in others.items() if value)
             self._say(
                 "unbeaten",
-                f"in {_UNBEATEN} generations up to {generation} no candidate reached the return of the parameters without "
+                f"in {UNBEATEN} generations up to {generation} no candidate reached the return of the parameters without "
                 "noise. While eval_return still rises that does no harm. Where it does not, "
                 f"sigma = {training.settings.sigma!r}{noise} is too large for this policy (try half of it), or the training is "
                 "stuck: try another seed, a larger population_size, or a denser reward",

@@ -16,7 +16,7 @@ from pathlib import Path
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _ROOT, _MEMBERSHIP, _MEMINFO = "/sys/fs/cgroup", "/proc/self/cgroup", "/proc/meminfo"
 _MEMORY_LIMITS = ("memory.max", "memory.limit_in_bytes")  # of cgroup v2, v1
-_WORTH_A_LOOK = 64 << 20  # bytes; a smaller request is not checked
+WORTH_A_LOOK = 64 << 20  # bytes; a smaller request is not checked
 _NAMED = 0.05  # share of all bytes from which a part is named in an error
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -104,7 +104,7 @@ def check_memory(parts: Mapping[str, int], advice: str) -> None:
         advice: The change that the error recommends.
     """
     total = sum(parts.values())
-    if total < _WORTH_A_LOOK:
+    if total < WORTH_A_LOOK:
         return
     available = available_memory()
     if available is None or total <= available:

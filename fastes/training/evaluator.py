@@ -33,7 +33,7 @@ from fastes.training.training import Training
 Float32 = npt.NDArray[np.float32]
 Int64 = npt.NDArray[np.int64]
 _Result = TypeVar("_Result")
-_PART = 1000  # noise-free episodes: more at a time would only take memory
+EPISODES_AT_ONCE = 1000  # noise-free episodes: more at a time would only take memory
 
 
 class Running(NamedTuple):
@@ -341,5 +341,5 @@ class CalledEnv:
 def _room_for_evaluations(settings: Settings, training: bool) -> int:
     """Episodes per request. A generation's own come in one request; any others may come in parts, whose bits are the same."""
     final = FINAL_EPISODES if settings.archive_size else 0
-    others = min(max(settings.eval_episodes, settings.target_episodes, final), _PART)
+    others = min(max(settings.eval_episodes, settings.target_episodes, final), EPISODES_AT_ONCE)
     return max(settings.eval_episodes, others) if training else others

@@ -110,7 +110,7 @@ def all_closed(log: Path) -> bool:
 def all_ready(model: FastES) -> bool:
     """Whether each worker has its environment; one that is still building holds up nobody, short trainings neither."""
     pool: Any = model.evaluator.pool
-    return all(worker.ready for worker in pool._workers.values()) if model.n_workers else True
+    return all(worker.ready for worker in pool.workers.values()) if model.n_workers else True
 
 
 def learn_with_all(model: FastES, generations: int) -> list[Record]:
@@ -142,7 +142,7 @@ def test_workers_of_an_idle_pool_end_by_themselves() -> None:
     with FastES(Toy, n_workers=2, **SETTINGS) as model:
         learn_with_all(model, 1)
         pool: Any = model.evaluator.pool
-        workers = list(pool._workers.values())
+        workers = list(pool.workers.values())
     assert [worker.process.returncode for worker in workers] == [0, 0]
 
 
@@ -196,7 +196,7 @@ def test_a_stopped_worker_is_waited_for_by_nobody(log: Path) -> None:
     with FastES(partial(Simulated, str(log)), n_workers=2, **SETTINGS) as model:
         learn_with_all(model, 1)
         pool: Any = model.evaluator.pool
-        os.kill(pool._workers[0].process.pid, signal.SIGSTOP)
+        os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
         begun = time.monotonic()
     assert time.monotonic() - begun < 60.0
     assert children() == []

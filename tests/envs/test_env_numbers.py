@@ -78,7 +78,7 @@ def test_spare_processes_and_replaced_workers_have_numbers_too(tmp_path: Path) -
         count = pool.n_processes
         assert count > 4
         wait_until(lambda: set(built(tmp_path)) == set(range(count)), "all build")
-        victim = pool._workers[1].process
+        victim = pool.workers[1].process
         victim.kill()
         victim.wait()
         (tmp_path / "lock1").unlink()

@@ -62,7 +62,8 @@ def test_what_remembers_changes_no_bit_and_training_pays_nothing() -> None:
         second.best  # noqa: B018
     with FastES("CartPole-v1", n_workers=0, preset="default", population_size=4, seed=0) as model:
         model.learn(100)
-        assert model.strategy._state.history is None
+        with pytest.raises(FastESError, match="keep_best=True"):
+            model.strategy.best  # noqa: B018
 
 
 def test_no_candidate_is_rebuilt_that_nobody_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,8 +76,8 @@ class Curriculum(Callback):
         self.calls.get(record.generation, lambda _: None)(model.get_env())
         if record.generation in self.kills:
             pool = model.evaluator.pool
-            os.kill(pool._workers[0].process.pid, signal.SIGKILL)
-            pool._workers[0].process.wait()
+            os.kill(pool.workers[0].process.pid, signal.SIGKILL)
+            pool.workers[0].process.wait()
         return True
 
 

@@ -18,6 +18,7 @@ from training import assert_same_state, learn
 from fastes import FastES, WorkerCrashed, WorkerError
 from fastes.cli.main import main
 from fastes.pools.serial_pool import SerialPool
+from fastes.rollout.job import Request
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])
@@ -27,16 +28,23 @@ def test_a_replayed_job_is_the_one_that_was_trained_on(
 ) -> None:
     generations: list[Any] = []
     evaluations: dict[int, float] = {}
-    collect = SerialPool.collect
+    asked: dict[int, Request] = {}
+    submit, collect = SerialPool.submit, SerialPool.collect
+
+    def noting(pool: SerialPool, request: Request) -> int:
+        ticket = submit(pool, request)
+        asked[ticket] = request
+        return ticket
 
     def watched(pool: SerialPool, ticket: int) -> Any:
-        request, batch = pool._requests[ticket].request, collect(pool, ticket)
+        request, batch = asked[ticket], collect(pool, ticket)
         if request.perturbations is not None:
             generations.append(batch)
         else:
             evaluations[request.generation] = batch.returns[0]
         return batch
 
+    monkeypatch.setattr(SerialPool, "submit", noting)
     monkeypatch.setattr(SerialPool, "collect", watched)
     with FastES(toy(), n_workers=0, **{**SETTINGS, **changes}) as model:
         model.learn(2000, lambda m, r: r.generation < 3)

@@ -304,9 +304,10 @@ def test_candidates_between_evaluations_of_one_theta_change_no_result() -> None:
         pool: Any = opened(model.evaluator.pool_spec())
         pool.place_table(model.strategy.table)
         first, other = pool.submit(asked), pool.submit(candidates)
-        runner, slot = JobRunner(pool.spec, pool.block), pool._requests[first].slot
-        for ticket, job in ((first, 0), (other, 0), (first, 1)):
-            runner.run(pool._requests[ticket].slot, ticket, job, lambda error: None)
+        runner, slots = JobRunner(pool.spec, pool.block), pool.block.slots
+        slot, of_candidates = (next(each for each in slots if bool(each.layout.num_pairs) == pairs) for pairs in (False, True))
+        for its_slot, ticket, job in ((slot, first, 0), (of_candidates, other, 0), (slot, first, 1)):
+            runner.run(its_slot, ticket, job, lambda error: None)
         assert slot.returns[:2].tolist() == model.evaluate(2).returns.tolist()
         runner.close()
         pool.close()

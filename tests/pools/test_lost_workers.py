@@ -337,7 +337,7 @@ def test_workers_that_die_again_and_again_outside_any_episode_are_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are ready, and would be replaced for ever while nobody finishes an episode."""
-    monkeypatch.setattr("fastes.pools.processes.worker_failures._MAX_IDLE", 2)
+    monkeypatch.setattr("fastes.pools.processes.worker_failures.MAX_IDLE", 2)
     env = partial(Doomed, str(tmp_path / "marker"), os.getpid())
     message = r"2 workers were lost outside any episode; the last one died by exit status 7"
     with FastES(env, n_workers=2, **SETTINGS) as model, caught_warnings() as messages:
@@ -349,7 +349,7 @@ def test_workers_that_die_again_and_again_outside_any_episode_are_given_up(
 
 def test_workers_killed_now_and_then_while_idle_end_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often: episodes are finished in between."""
-    monkeypatch.setattr("fastes.pools.processes.worker_failures._MAX_IDLE", 2)
+    monkeypatch.setattr("fastes.pools.processes.worker_failures.MAX_IDLE", 2)
 
     def kill(_: Any) -> None:
         (pid,) = children()
@@ -466,15 +466,15 @@ def test_an_environment_that_silences_its_output_works_as_any_other(how: str, un
         return Toy()
 
     shown = 0
-    show = ProcessPool._show
+    read_stderr = Worker.read_stderr
 
-    def count(self: ProcessPool, worker: Worker) -> None:
+    def count(self: Worker) -> tuple[list[str], bool]:
         nonlocal shown
         shown += 1
-        show(self, worker)
+        return read_stderr(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ProcessPool, "_show", count)
+        patch.setattr(Worker, "read_stderr", count)
         result = train(silent, 4, 2, **SETTINGS)
     assert_same_records(undisturbed.records, result.records)
     assert shown < 50, "an end of file is looked at once"
@@ -489,8 +489,9 @@ def test_a_worker_that_never_ends_its_line_fills_no_memory(begin: bytes, capfd: 
 
     with FastES(Bar, n_workers=1, **SETTINGS) as model:
         learn(model, 3)
-        (worker,) = model.evaluator.pool._workers.values()  # type: ignore[union-attr]
-        assert len(worker._partial) <= 1 << 16
+        pool: Any = model.evaluator.pool
+        (worker,) = pool.workers.values()
+        assert len(worker.last_output()) <= 1 << 17, "30 lines, and 64 KiB of one that has not ended"
     assert ("1 ===" in capfd.readouterr().err) == begin.startswith(b"\r"), "progress bars are shown"
 
 
@@ -514,7 +515,7 @@ def test_workers_of_an_interrupted_call_do_not_write_into_the_next() -> None:
             def interrupted(*_: Any) -> None:
                 raise KeyboardInterrupt
 
-            patch.setattr(ProcessPool, "_is_any_finished", interrupted)
+            patch.setattr(HangDetector, "check", interrupted)
             patch.setattr(ProcessPool, "kill", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 model.evaluate(8, first_seed=100)

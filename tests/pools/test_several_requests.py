@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from processes import children, wait_until
 from fastes import FastES, FastESError, WorkerError
 from fastes.pools.pool import Pool
 from fastes.pools.processes.process_pool import ProcessPool
+from fastes.pools.processes.worker_failures import HangDetector
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.batch import Batch
 from fastes.rollout.job import Request
@@ -232,7 +234,7 @@ def test_an_interrupted_wait_forgets_every_request(closing: list[Any], monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(pool, "_handle_events", interrupt)
+        patched.setattr(HangDetector, "check", interrupt)
         with pytest.raises(KeyboardInterrupt):
             pool.wait(tickets)
     assert not any(pool.knows(ticket) for ticket in tickets)
@@ -305,12 +307,14 @@ def test_a_penalty_is_told_however_late_its_message_is_read(closing: list[Any], 
     first, second = pool.submit(requests[0]), pool.submit(requests[1])
     committed = pool.block.slots[3].committed  # of the second, which are played last
 
-    def see_no_message(_: float) -> None:
+    def see_no_message(*_: Any) -> list[Any]:
         wait_until(lambda: committed[: len(requests[1].eval_seeds)].all(), "the jobs")
+        return []
 
-    monkeypatch.setattr(pool, "_handle_events", see_no_message)
-    with pytest.warns(RuntimeWarning, match="a bad one"):
-        pool.wait((second,))
+    with monkeypatch.context() as patched:
+        patched.setattr(selectors.DefaultSelector, "select", see_no_message)
+        with pytest.warns(RuntimeWarning, match="a bad one"):
+            pool.wait((second,))
     pool.collect(second)
     assert "a bad one" in pool.collect(first).penalised
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import re
 import sys
 import threading
@@ -14,7 +15,7 @@ import pytest
 from envs_for_tests import Toy
 
 from fastes import FastES
-from fastes.reports.progress_bar import InFile, Progress, ProgressBar, SeedsBar
+from fastes.reports.progress_bar import Progress, ProgressBar, SeedsBar
 from fastes.system.console import in_notebook
 
 TINY: dict[str, Any] = {"population_size": 4, "seed": 5, "preset": "default", "n_workers": 0, "target_return": "none"}
@@ -43,7 +44,7 @@ def _notebook(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pipe_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.agent._LINE_SECONDS", 0.0)
+    monkeypatch.setattr("fastes.agent.LINE_SECONDS", 0.0)
     lines = _learn(monkeypatch, progress_bar=True).splitlines()
     assert len(lines) > 2
     form = r" *\d+% \d+( of 4\d\d)? steps \[\d\d:\d\d<(\d\d:\d\d|\?)(, .* steps/s)?(, eval .*)?\]"
@@ -83,7 +84,7 @@ def test_words_of_a_bar() -> None:
 def test_the_bar_covers_all_that_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scoring of trials, the final selection, and the judging of the result, each under its name; it never goes back."""
     seen = list[Progress]()
-    monkeypatch.setattr("fastes.reports.progress_bar._face", lambda _: Recorder(seen))
+    monkeypatch.setattr("fastes.reports.progress_bar.choose_face", lambda _: Recorder(seen))
     with FastES(lambda: Toy(), **TINY, trials=3, rungs=2, archive_size=2) as model:
         bar = ProgressBar(judging=20)
         model.learn(600, bar)
@@ -104,7 +105,7 @@ def test_the_bar_covers_all_that_is_played(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_training_that_ends_by_the_clock_is_measured_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = list[Progress]()
-    monkeypatch.setattr("fastes.reports.progress_bar._face", lambda _: Recorder(seen))
+    monkeypatch.setattr("fastes.reports.progress_bar.choose_face", lambda _: Recorder(seen))
     with FastES(lambda: Toy(), **TINY) as model:
         bar, minutes = ProgressBar(), 1000.0
         model.learn(10**9, [bar, lambda _, record: record.generation < 5], max_minutes=minutes)
@@ -118,7 +119,7 @@ def test_a_training_that_ends_by_the_clock_is_measured_by_it(monkeypatch: pytest
 def test_a_stopped_training_is_as_far_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is judged after Ctrl-C: the steps that were left stay so."""
     seen = list[Progress]()
-    monkeypatch.setattr("fastes.reports.progress_bar._face", lambda _: Recorder(seen))
+    monkeypatch.setattr("fastes.reports.progress_bar.choose_face", lambda _: Recorder(seen))
     with FastES(lambda: Toy(), **TINY) as model:
         bar = SeedsBar(1, judging=20)
         model.learn(10_000, [bar, lambda _, record: record.generation < 5])
@@ -158,13 +159,26 @@ def test_no_stderr_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
         model.learn(200, progress_bar=True)
 
 
-def test_a_forked_copy_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    bar = ProgressBar()
-    bar._face = InFile(0.0)
-    bar.reset_after_fork()
-    bar._show(at_once=True)
-    bar.close()
-    assert capsys.readouterr().err == ""
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_copy_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither at its end, at which each bar says how far the training is."""
+    copies = []
+
+    def fork(_: Any, record: Any) -> bool:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                bar.close()
+            finally:
+                os._exit(0)
+        copies.append(os.waitpid(pid, 0)[1])
+        return record.generation < 2
+
+    with FastES(lambda: Toy(), **TINY) as model, SeedsBar(1, line_seconds=600.0) as bar:
+        model.learn(400, [bar, fork])
+    assert copies == [0, 0]
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "steps" in line
 
 
 def test_an_evaluation_shows_its_statistics() -> None:

@@ -179,7 +179,7 @@ def test_the_warning_of_a_training_points_at_the_line_that_trains() -> None:
 
 def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     told, first = on_the_summit(60)
-    monkeypatch.setattr("fastes.reports.training_warnings._UNBEATEN", 0)
+    monkeypatch.setattr("fastes.reports.training_warnings.UNBEATEN", 0)
     unwarned, second = on_the_summit(60)
     assert (len(told), len(unwarned)) == (1, 0)
     assert_same_state(first, second)

@@ -265,7 +265,7 @@ def test_a_way_leads_from_one_list_of_calls_to_another(tmp_path: Path) -> None:
         assert names(0, 0) == []
 
 
-def test_an_sb3_callback_trains_a_curriculum_and_its_vec_env_can_be_played_here() -> None:
+def test_an_sb3_callback_trains_a_curriculum_and_its_vec_env_can_be_played_here(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("stable_baselines3")
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.evaluation import evaluate_policy
@@ -280,16 +280,25 @@ def test_an_sb3_callback_trains_a_curriculum_and_its_vec_env_can_be_played_here(
             assert isinstance(self.training_env, VecEnv)
             self.training_env.set_attr("level", self.model.generation)
 
+    monitored: list[Any] = []
+    init = Monitor.__init__
+
+    def noting(self: Any, env: Any, *arguments: Any, **named: Any) -> None:
+        monitored.append(env)
+        init(self, env, *arguments, **named)
+
+    monkeypatch.setattr(Monitor, "__init__", noting)
     results = []
     for n_workers in (0, 2):
+        monitored.clear()
         with FastES(make, n_workers=n_workers, **SETTINGS) as model:
             model.learn(24 * 4, Rising())
             assert model.last_episodes[0][0] > 3 * 10 * 3, "the last generation played on level 3"
             results.append(model.snapshot())
-            assert model._vec_env is not None
-            assert model._vec_env._played is None, "nothing was built for it"
+            assert monitored == [], "nothing was built for it"
             mean, _ = evaluate_policy(model, model.get_env(), n_eval_episodes=2, warn=True)
             assert mean >= 3 * 10 * 4
+            assert len(monitored) == 1
             assert model.get_env().env_is_wrapped(Monitor) == [True]
             model.get_env().set_options({"bonus": 1.0})
             assert evaluate_policy(model, model.get_env(), n_eval_episodes=2)[0] >= 3e5

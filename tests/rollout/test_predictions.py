@@ -19,6 +19,7 @@ from training import learn
 
 from fastes import FastES, TorchPolicy
 from fastes.policies.named_policies import make_policy_spec
+from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.observations import observation_rows
 from fastes.rollout.predictor import Predictor
 
@@ -67,9 +68,20 @@ class Acting:
         return self.model.predict(observation, deterministic=True)[0]
 
     def as_trained(self, observation: Any) -> Any:
-        actor = self.model._predictor._actor
+        actor = self.model.policy_spec.make_actor()
+        actor.parameters[:] = self.model.theta
+        normalizer = self.model.normalizer
+        if self.model.settings.normalize_obs:
+            actor.set_normalizer(normalizer.mean, 1.0 / normalizer.std, normalizer.clip)
         actor.begin_episode(0, 0.0, False)
         return actor.act(spaces.flatten(self.space, observation))
+
+
+def act_on(predictor: Predictor, observation: Any, space: Any) -> Any:
+    """The action of parameters that are all zero."""
+    spec = predictor.spec
+    theta = np.zeros(spec.num_params, np.float32)
+    return predictor.act(theta, ObsNormalizer(spec.obs_size), observation, (0.0, False), space)[0]
 
 
 def same(first: Any, second: Any) -> bool:
@@ -194,7 +206,7 @@ REFUSED: list[tuple[str, Any, tuple[str, ...]]] = [
 def test_what_does_not_fit_is_named(name: str, observation: Any, words: tuple[str, ...]) -> None:
     spec = make_policy_spec("LinearPolicy", SPACES[name], ACTIONS)
     with pytest.raises(ValueError) as caught:
-        Predictor(spec, False, 0)._rows(observation, SPACES[name])
+        act_on(Predictor(spec, False, 0), observation, SPACES[name])
     missing = [
         word for word in (*words, str(SPACES[name]), "expected one observation", "batch") if word not in str(caught.value)
     ]
@@ -221,12 +233,12 @@ SAID: list[tuple[str, Any, tuple[str, ...]]] = [
 def test_what_is_outside_of_the_space_is_said_once_and_taken(name: str, observation: Any, words: tuple[str, ...]) -> None:
     predictor = Predictor(make_policy_spec("LinearPolicy", SPACES[name], ACTIONS), False, 0)
     with pytest.warns(RuntimeWarning) as caught:
-        predictor._rows(observation, SPACES[name])
+        act_on(predictor, observation, SPACES[name])
     assert len(caught) == 1
     assert [word for word in words if word not in str(caught[0].message)] == []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        predictor._rows(observation, SPACES[name])
+        act_on(predictor, observation, SPACES[name])
 
 
 @pytest.mark.parametrize("name", [name for name in SPACES if name != "Text"])

@@ -48,7 +48,7 @@ def test_cartpole_is_written_and_decodes(
     cartpole: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     video = cartpole.with_name("v.mp4")
-    monkeypatch.setattr("fastes.cli.play._FRAMES_SECONDS", 0.0)
+    monkeypatch.setattr("fastes.cli.play.FRAMES_SECONDS", 0.0)
     assert main(["play", str(cartpole), "--video", str(video), "--max-frames", "7"]) == 0
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
     assert frames == 7

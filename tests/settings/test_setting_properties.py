@@ -388,7 +388,7 @@ def test_garbage_in_policy_kwargs_is_refused_by_name(key: str, values: list[Any]
 def test_what_is_tuned_may_be_tuned() -> None:
     """Budgets, evaluation and faults change no learning: neither starts nor the search differ in them."""
     drawn: set[str] = set()
-    for method in search_space._METHODS:
+    for method in search_space.METHODS:
         tried = {"method": method, "network": "tiny", "population_size_pow": 3, "top_fraction": 1.0, "sigma": 0.1}
         drawn |= set(search_space.convert({**tried, "learning_rate": 0.1}))
     assert {"policy", "optimizer", "population_size"} <= drawn

@@ -117,7 +117,7 @@ def test_a_thread_that_cannot_be_started_starts_no_worker_later(undisturbed: Res
 
     from fastes.pools.processes import worker_process as process
 
-    process._spawner.cache_clear()
+    process.spawner.cache_clear()
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()

@@ -171,7 +171,7 @@ def test_trials_that_do_not_fit_are_not_made(
         size = model.num_params * 16
         model.save(tmp_path / "m")
     memory_of(3 * size)
-    monkeypatch.setattr("fastes.system.limits._WORTH_A_LOOK", 0)
+    monkeypatch.setattr("fastes.system.limits.WORTH_A_LOOK", 0)
     expected = r"not enough memory: .* [\d,]+ parameters in each of 5 trials.*, or fewer trials"
     with pytest.raises(OSError, match=expected):
         FastES(partial(Wide, 1_000), n_workers=0, **settings)
@@ -199,7 +199,7 @@ def test_a_small_file_with_a_wide_image_asks_for_no_room(load: Any, memory_of: C
 
 
 def test_values_beside_an_image_are_numbered_once_theta_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastes.checkpoints.policy_description._beside_image", lambda *_: pytest.fail("they were made"))
+    monkeypatch.setattr("fastes.checkpoints.policy_description.check_memory", lambda *_: pytest.fail("they were made"))
     spec = make_policy_spec("CnnPolicy", Dots(dictionary=True).observation_space, ACTIONS, SMALL)
     described = json.loads(json.dumps(describe_policy(spec)))
     arrays = {"trainings": {"0.theta": spec.initial_theta(0)}}
@@ -273,7 +273,7 @@ def test_evaluations_in_parts_have_the_same_bits(monkeypatch: pytest.MonkeyPatch
     with FastES(toy(), n_workers=0, **SETTINGS) as model:
         learn(model, 1)
         whole = model.evaluate(7)
-    monkeypatch.setattr("fastes.training.evaluator._PART", 3)
+    monkeypatch.setattr("fastes.training.evaluator.EPISODES_AT_ONCE", 3)
     with FastES(toy(), n_workers=2, **SETTINGS) as model:
         learn(model, 1)
         parts = model.evaluate(7)

@@ -193,7 +193,7 @@ def test_every_corner_of_the_search_space_is_a_setting(at: int) -> None:
 
 def test_every_method_and_network_can_be_built() -> None:
     rest = {"population_size_pow": 3, "top_fraction": 0.5, "sigma": 0.1, "learning_rate": 0.1}
-    for method, network in itertools.product(search_space._METHODS, search_space._NETWORKS):
+    for method, network in itertools.product(search_space.METHODS, search_space.NETWORKS):
         drawn = {"method": method, "network": network, **rest}
         FastES("CartPole-v1", n_workers=0, **search_space.convert(drawn)).close()
         assert drawn["method"] == method, "the study's own dictionary stays as it is"
@@ -310,7 +310,7 @@ def test_a_trial_can_let_go_of_its_environment(zoo: Any, vec_env: Any) -> None:
     assert set(children()) <= before, "nothing tells the model that the trial is over"
     model.env.close()
     del model.env
-    assert model._given is None
+    assert not any(each is vec_env for each in vars(model).values()), "its memory is free again"
 
 
 # --- as users run it --------------------------------------------------------------------------------------------------

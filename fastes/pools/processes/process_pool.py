@@ -60,6 +60,9 @@ class ProcessPool(BlockPool):
     Args:
         n_workers: Processes that play candidates and noise-free episodes.
         spare: Further processes that play noise-free episodes alone; None for the number of `spare_workers`.
+
+    Attributes:
+        workers: Number of a row in the block's `workers` -> the running worker that has it.
     """
 
     spec: PoolSpec
@@ -71,7 +74,7 @@ class ProcessPool(BlockPool):
         super().__init__()
         self.n_workers, self._spare = n_workers, spare
         self.n_processes = n_workers + (spare or 0)
-        self._workers: dict[int, Worker] = {}
+        self.workers: dict[int, Worker] = {}
         self._payload: Payload | None = None
 
     def open(self, spec: PoolSpec) -> None:
@@ -107,9 +110,9 @@ class ProcessPool(BlockPool):
         if not self.is_open:
             return
         with interrupts_wait():
-            for worker in self._workers.values():
+            for worker in self.workers.values():
                 self._show(worker)
-            late = self._see_off(list(self._workers.values()))
+            late = self._see_off(list(self.workers.values()))
             self._selector.close()
             self._hang_detector.forget()
             super().close()
@@ -124,8 +127,8 @@ class ProcessPool(BlockPool):
         The copy closes its ends of the sockets, or workers would not see their parent hang up. The epoll set is shared with the
         parent, so nothing is removed from it.
         """
-        workers = list(self._workers.values())
-        self._workers.clear()
+        workers = list(self.workers.values())
+        self.workers.clear()
         for worker in workers:
             worker.reset_after_fork()
         if self.is_open:
@@ -159,7 +162,7 @@ class ProcessPool(BlockPool):
         _core.commit(open_.slot.unclaimed, 0, open_.ticket << TICKET_SHIFT | len(jobs))  # from here on they can be claimed
         self._offer += 1
         wanted = len(jobs) + len(jobs) // 4 + 1  # some more, as one may be slow to wake
-        for worker in self._workers.values():
+        for worker in self.workers.values():
             plays_them = worker.index < self.n_workers or not open_.slot.layout.num_pairs
             if plays_them and wanted and worker.offer(self._offer):
                 wanted -= worker.ready
@@ -177,14 +180,14 @@ class ProcessPool(BlockPool):
         try:
             timeout = 0.0  # workers that have died since the last call are handled first
             while timeout == 0.0 or not self._is_any_finished(tickets):
-                if len(self._workers) < self.n_processes:  # an error has ended some
+                if len(self.workers) < self.n_processes:  # an error has ended some
                     self.start()
                 if self._handle_events(timeout):
                     break
                 timeout = TICK
             if self.spec.on_env_error == PENALISE or self.block.workers[:, NOTICES].any():
                 self.block.workers[:, NOTICES] = 0
-                for worker in list(self._workers.values()):
+                for worker in list(self.workers.values()):
                     self._receive(worker)  # messages that were sent before the last job was done
         except BaseException:
             self.forget()
@@ -237,7 +240,7 @@ class ProcessPool(BlockPool):
         Rows are read before flags: a worker that has finished a job sets the flag before it clears its row.
         """
         held = set()
-        for worker in self._workers.values():
+        for worker in self.workers.values():
             if _core.committed(worker.row, CLAIMING):
                 return None
             job, number, ticket = (_core.committed(worker.row, column) for column in (JOB, SLOT, TICKET))
@@ -259,13 +262,13 @@ class ProcessPool(BlockPool):
         if self._payload is None:
             self._payload = self._with_limits_named(lambda: Payload(self.spec, self.block, self.n_workers))
         for index in range(self.n_processes):
-            if index not in self._workers:
+            if index not in self.workers:
                 self._start_worker(index, self._payload).offer(self._offer)
 
     def _start_worker(self, index: int, payload: Payload) -> Worker:
         with interrupts_wait():
             worker = self._with_limits_named(lambda: Worker(index, self.spec, self.block, payload))
-            self._workers[index] = worker
+            self.workers[index] = worker
             self._selector.register(worker.connection, selectors.EVENT_READ, (worker, "message"))
             self._selector.register(worker.stderr, selectors.EVENT_READ, (worker, "stderr"))
             if worker.pidfd >= 0:
@@ -277,11 +280,11 @@ class ProcessPool(BlockPool):
         try:
             return make()
         except (OSError, RuntimeError) as error:
-            raise explained(error, self.n_processes, len(self._workers)) from error
+            raise explained(error, self.n_processes, len(self.workers)) from error
 
     def _has(self, worker: Worker) -> bool:
         """Whether a worker is still the pool's: an error in another's message may have ended it."""
-        return self._workers.get(worker.index) is worker
+        return self.workers.get(worker.index) is worker
 
     def _show(self, worker: Worker) -> None:
         """Show what a worker wrote to stderr; a line that many workers write appears once."""
@@ -314,7 +317,7 @@ class ProcessPool(BlockPool):
         for channel in (worker.connection, worker.stderr, worker.pidfd):
             if channel != -1:
                 self._release(channel)
-        self._workers.pop(worker.index, None)
+        self.workers.pop(worker.index, None)
         worker.reap()
 
     def _see_off(self, workers: list[Worker]) -> list[Worker]:
@@ -331,7 +334,7 @@ class ProcessPool(BlockPool):
     def kill(self) -> None:
         """End all workers, even during an episode; the next request starts new ones."""
         with interrupts_wait():
-            late = self._see_off(list(self._workers.values()))
+            late = self._see_off(list(self.workers.values()))
             warn_of_late(self.spec.source.name, late)  # before an interrupt that waits is raised
 
     # --- what workers do --------------------------------------------------------------------------------------------
@@ -355,7 +358,7 @@ class ProcessPool(BlockPool):
                 self._show(worker)
             elif (not self._receive(worker, channel == "message") or channel == "exit") and self._has(worker):
                 self._replace(worker)
-        for unwell, fault in self._hang_detector.check(list(self._workers.values()), bool(self._requests.unfinished())):
+        for unwell, fault in self._hang_detector.check(list(self.workers.values()), bool(self._requests.unfinished())):
             if self._has(unwell):
                 unwell.killed_for = fault
                 self._replace(unwell)

@@ -20,7 +20,7 @@ _UNLEARNED = 600.0  # for the first episodes, and for building an environment
 HUNG = "hung"
 _MAX_CRASHES = 3  # of one job, or of a worker's row while it builds its environment
 _MAX_FRUITLESS = 6  # per worker, if no episode was ever finished
-_MAX_IDLE = 6  # of a worker's row, outside any episode, while no worker finishes one
+MAX_IDLE = 6  # of a worker's row, outside any episode, while no worker finishes one
 
 
 class _Seen(NamedTuple):
@@ -193,7 +193,7 @@ class WorkerFailures:
             self._idle.clear()
             self._done_then = done
         self._idle[worker.index] += 1
-        return self._idle[worker.index], _MAX_IDLE
+        return self._idle[worker.index], MAX_IDLE
 
 
 def _commits(slots: Sequence[RequestSlot]) -> int:

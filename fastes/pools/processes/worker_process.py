@@ -380,12 +380,12 @@ def _popen(command: list[str], fds: tuple[int, ...], folder: str | None, index: 
     if threading.current_thread() is threading.main_thread():
         return start()
     started: Future[subprocess.Popen[bytes]] = Future()
-    _spawner().put((start, started))
+    spawner().put((start, started))
     return started.result()
 
 
 @cache
-def _spawner() -> SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
+def spawner() -> SimpleQueue[tuple[Callable[[], Any], Future[Any]]]:
     """Return the queue of a thread that runs functions, and that outlives the interpreter's exit handlers.
 
     These close environments. An executor's thread would end before, and its workers with it.
@@ -408,4 +408,4 @@ def _answer(do: Callable[[], Any], answer: Future[Any]) -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_spawner.cache_clear)  # its thread is not there in a copy
+    os.register_at_fork(after_in_child=spawner.cache_clear)  # its thread is not there in a copy
