@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import Field, fields
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,19 @@ from fastes.settings.settings import Settings
 PACKAGE = Path(fastes.__file__).parent
 ROOT = Path(__file__).parents[1]
 OF_THE_DOOR = ("__version__", "import_home")  # what any module may import from the package itself
+# private names of the package that tests may use
+OF_SB3 = {  # scripts that were written for it read them on a model, so the adapter has them on purpose
+    "_current_progress_remaining",
+    "_custom_logger",
+    "_dump_logs",
+    "_episode_num",
+    "_last_episode_starts",
+    "_last_obs",
+    "_n_updates",
+    "_total_timesteps",
+    "_vec_normalize_env",
+}
+OF_PYTHON_AND_GYMNASIUM = {"_actions", "_np_random", "_replace"}  # of argparse, environments and named tuples, too
 LONGEST_CHAIN = 20
 LAYER = re.compile(r"^\| (`[\w./]+`(?:, `[\w./]+`)*) \| ([^|]+) \|$", re.MULTILINE)
 
@@ -164,6 +178,67 @@ def test_no_module_reaches_into_another() -> None:
 
 def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name != "_core"
+
+
+def _private_names_made_in(tree: ast.AST) -> set[str]:
+    """Private functions, classes, variables and attributes."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return {name for name in found if name != "_" and _is_private(name)}
+
+
+def _private_names_used_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of each that is imported, or is an attribute; in strings too, which name what is patched or are scripts.
+
+    What a file makes itself, its objects may use on `self`.
+    """
+    own = _private_names_made_in(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            is_own = ast.unparse(node.value) in ("self", "cls", "super()") and node.attr in own
+            yield from [] if is_own else [(node.lineno, node.attr)]
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, each.name) for each in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from ((node.lineno, name) for name in re.findall(r"[\w)\]]\.(_\w+)", node.value))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("setattr", "getattr", "delattr"):
+            names = [each.value for each in node.args[1:2] if isinstance(each, ast.Constant)]
+            yield from ((node.lineno, str(name)) for name in names)
+
+
+def test_no_test_reaches_into_a_private_name() -> None:
+    """What a test needs is public, or it is tested through what is: private names may change without a test."""
+    private = {name for path in module_files().values() for name in _private_names_made_in(ast.parse(path.read_text()))}
+    assert len(private) > 100
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for line, name in _private_names_used_in(ast.parse(path.read_text(encoding="utf-8")))
+        if name in private - OF_SB3 - OF_PYTHON_AND_GYMNASIUM
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "pool._hidden",
+        "pool._hidden[0].x = 1",
+        "from fastes.pools.block_pool import _hidden",
+        "patch.setattr('fastes.pools.block_pool._hidden', 1)",
+        "monkeypatch.setattr(pool, '_hidden', 1)",
+        "run_script('print(pool._hidden)')",
+        "class Own(BlockPool):\n    def look(self): return self._hidden",
+    ],
+)
+def test_the_look_for_private_names_finds_them(source: str) -> None:
+    assert "_hidden" in {name for _, name in _private_names_used_in(ast.parse(source))}
 
 
 def test_the_loop_knows_no_stable_baselines3() -> None:

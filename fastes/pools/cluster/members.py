@@ -39,13 +39,13 @@ from fastes.rollout.job import PoolSpec
 
 LOG = logging.getLogger("fastes.cluster")
 WAIT_FOR_NODES = 600.0  # seconds without a node, after which a training ends
-_SAY_AFTER = 10.0  # and after which the user is warned
+SAY_AFTER = 10.0  # and after which the user is warned
 _LOOK = 1.0  # seconds between looks for nodes that are new or gone
 _THREADS = 4  # of an actor: one waits for answers while others receive work, and sum
 _STARTS = 3  # of an actor on one node
 _HELD = 8  # states that a node holds per training, also of thetas that are evaluated
 _FAREWELL = 5.0  # seconds for nodes to close their environments
-_GRACE = 0.5  # seconds that any job may be late
+GRACE = 0.5  # seconds that any job may be late
 _SLOW = 1.5  # times the time of other nodes
 _REMEMBERED = 32  # ranges from which a node's pace is estimated
 _MOST_FAILURES = 3  # states that a node computed differently, after which it is sent theta itself
@@ -158,7 +158,7 @@ class Member:
         for number, jobs in zip(numbers, parts, strict=True):
             jobs_there += len(jobs)
             rounds = -(-jobs_there // self.workers)
-            late = math.inf if pace is None else now + _GRACE + _SLOW * pace * rounds
+            late = math.inf if pace is None else now + GRACE + _SLOW * pace * rounds
             self.ranges[number] = Assignment(open_, jobs, now, late, rounds)
             open_.schedule.give(number, InFlight(self.node_id, jobs, late))
 
@@ -413,7 +413,7 @@ class Membership:
 
     def _wait_without_nodes(self, seconds: float) -> None:
         """Warn once that there is no node, and give up if that lasts."""
-        if seconds >= _SAY_AFTER and not self._has_told:
+        if seconds >= SAY_AFTER and not self._has_told:
             self._has_told = True
             lines = [f"waiting for a node of the cluster {self.cluster!r}, for {WAIT_FOR_NODES:.0f} s at most"]
             for member in self._members.values():

@@ -52,14 +52,18 @@ class RayPool(Pool):
 
     Args:
         cluster: 'auto', 'host:port' or 'ray://host:port'.
+
+    Attributes:
+        nodes: The nodes; None while the pool is closed.
+        open_tickets: Ticket -> a request that was submitted and not yet collected.
     """
 
     is_remote = True
 
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
-        self._nodes: Membership | None = None
-        self._tickets: dict[int, OpenTicket] = {}
+        self.nodes: Membership | None = None
+        self.open_tickets: dict[int, OpenTicket] = {}
         self._parameters: dict[int, Parameters] = {}
         self._keys: dict[tuple[int, int, int], bytes] = {}  # training, seed, generation -> key of a state that was submitted
         self._sums: dict[Any, _Asked] = {}
@@ -72,7 +76,7 @@ class RayPool(Pool):
 
     @property
     def n_workers(self) -> int:
-        return sum(member.workers for member in self._nodes.ready()) if self._nodes is not None else 0
+        return sum(member.workers for member in self.nodes.ready()) if self.nodes is not None else 0
 
     @property
     def in_words(self) -> str:
@@ -80,7 +84,7 @@ class RayPool(Pool):
 
     @property
     def is_open(self) -> bool:
-        return self._nodes is not None
+        return self.nodes is not None
 
     def open(self, spec: PoolSpec) -> None:
         """Connect, and let nodes begin to build their environments.
@@ -97,13 +101,13 @@ class RayPool(Pool):
         self.spec, self._played = spec, StepsPlayed()
         self._tables = NoiseTables(spec, [np.empty(size, dtype=np.float32) for size, _ in spec.tables])
         self._keys.clear()  # new nodes hold no state
-        self._nodes = Membership(spec, self.cluster, self._lose)
+        self.nodes = Membership(spec, self.cluster, self._lose)
 
     @property
     def _connected(self) -> Membership:
-        if self._nodes is None:
+        if self.nodes is None:
             raise ClusterError("this pool is closed: open it before it is used")
-        return self._nodes
+        return self.nodes
 
     def place_table(self, table: NoiseTable, training: int = 0) -> None:
         """Place a training's noise table in the driver's memory, where its updates need it."""
@@ -117,7 +121,7 @@ class RayPool(Pool):
         """Store a request until `wait` hands it out: candidates may precede noise-free episodes that were submitted earlier."""
         self._last_ticket += 1
         open_ = OpenTicket(self._last_ticket, request, self.spec)
-        scalars, before, strategy = self._follows(request), None, request.strategy
+        scalars, before, strategy = self.follows(request), None, request.strategy
         if scalars and strategy is not None and strategy.last_tell is not None:
             before = self._keys.get((request.training, strategy.seed, strategy.generation - 1))
         self._parameters[open_.number] = parameters = Parameters(open_, scalars, before)
@@ -126,20 +130,20 @@ class RayPool(Pool):
             self._keys[request.training, followed.seed, followed.generation] = parameters.key
             while len(self._keys) > _KEYS:
                 self._keys.pop(next(iter(self._keys)))
-        self._tickets[open_.number] = open_
+        self.open_tickets[open_.number] = open_
         return open_.number
 
-    def _follows(self, request: Request) -> bool:
-        """Whether nodes take the steps themselves: if the fitness of all candidates is smaller than theta."""
+    def follows(self, request: Request) -> bool:
+        """Return whether nodes take the steps themselves: if the fitness of all candidates is smaller than theta."""
         each = None if request.perturbations is None else request.perturbations.sigma_each
         theta = request.theta.nbytes + (0 if each is None else each.nbytes)
         return theta > max(_ENOUGH, 16 * self.spec.trainings[request.training].num_pairs)
 
     def tickets(self) -> Set[int]:
-        return self._tickets.keys()
+        return self.open_tickets.keys()
 
     def is_finished(self, ticket: int) -> bool:
-        return self._tickets[ticket].is_finished
+        return self.open_tickets[ticket].is_finished
 
     def wait(self, tickets: Collection[int]) -> None:
         """Return once one of these requests is finished.
@@ -151,7 +155,7 @@ class RayPool(Pool):
         nodes.begin_waiting()
         try:
             while not any(self.is_finished(ticket) for ticket in tickets):
-                self._turn(nodes)
+                self.turn(nodes)
         except ClusterLost:
             self.close()
             raise
@@ -160,7 +164,7 @@ class RayPool(Pool):
             raise
 
     def collect(self, ticket: int) -> Batch:
-        open_ = self._tickets.pop(ticket)
+        open_ = self.open_tickets.pop(ticket)
         self._parameters.pop(ticket)
         if open_.error is not None:
             raise open_.error
@@ -168,7 +172,7 @@ class RayPool(Pool):
         return open_.batch()
 
     def _log_traffic(self, open_: OpenTicket) -> None:
-        perturbations, nodes = open_.request.perturbations, self._nodes
+        perturbations, nodes = open_.request.perturbations, self.nodes
         if perturbations is None or nodes is None or not LOG.isEnabledFor(logging.INFO):
             return
         sizes_ = open_.down, open_.up, open_.request.theta.nbytes, 8 * len(open_.schedule.jobs)
@@ -178,24 +182,38 @@ class RayPool(Pool):
 
     def forget(self) -> None:
         """Drop all requests; results that nodes still send are ignored."""
-        self._tickets.clear()
+        self.open_tickets.clear()
         self._parameters.clear()
         self._sums.clear()
 
     # --- one turn ---------------------------------------------------------------------------------------------------
 
-    def _turn(self, nodes: Membership) -> None:
-        """Look for new and lost nodes, hand out jobs, and handle the answers that come."""
+    def turn(self, nodes: Membership) -> None:
+        """Look for new and lost nodes, hand out jobs, and handle the answers that come within 0.25 s.
+
+        Args:
+            nodes: The pool's.
+
+        Raises:
+            ClusterError: If no node can be used, or all were lost and none has come for long.
+        """
         nodes.look()
-        self._hand_out(nodes)
+        self.hand_out(nodes)
         self._give_up_late_sums()
         refs = {**nodes.awaited(), **{ref: asked.member for ref, asked in self._sums.items()}}
         for ref in nodes.wait(list(refs), _TICK):
             if nodes.find(refs[ref].node_id) is refs[ref]:  # it was not lost by what came before
                 with interrupts_wait():  # an answer that is lost would be waited for in vain
-                    self._handle(nodes, ref, refs[ref])
+                    self.handle(nodes, ref, refs[ref])
 
-    def _handle(self, nodes: Membership, ref: Any, member: Member) -> None:
+    def handle(self, nodes: Membership, ref: Any, member: Member) -> None:
+        """Handle a node's answer.
+
+        Args:
+            nodes: The pool's.
+            ref: The answer, which Ray's `get` returns at once.
+            member: The node.
+        """
         asked = self._sums.pop(ref, None)
         member.calls.discard(ref)
         try:
@@ -216,7 +234,7 @@ class RayPool(Pool):
             warn_user(f"{member.name}: {said}")
         for answer in reply.answers:
             owner = member.answered(answer.number)
-            if owner is None or self._tickets.get(owner.number) is not owner:
+            if owner is None or self.open_tickets.get(owner.number) is not owner:
                 continue  # of a request that is over
             owner.up += size // len(reply.answers)
             if isinstance(answer, Played):
@@ -267,20 +285,23 @@ class RayPool(Pool):
 
     def _lose(self, member: Member) -> None:
         self._sums = {ref: asked for ref, asked in self._sums.items() if asked.member is not member}
-        for open_ in self._tickets.values():
+        for open_ in self.open_tickets.values():
             open_.lose(member.node_id)
 
     # --- handing out ------------------------------------------------------------------------------------------------
 
-    def _hand_out(self, nodes: Membership) -> None:
+    def hand_out(self, nodes: Membership) -> None:
         """Send jobs to all nodes that can take any, with at most one message to each.
 
         The oldest request's candidates come first and noise-free episodes last; or these first, if the spec says so.
+
+        Args:
+            nodes: The pool's.
         """
         now, ready = time.monotonic(), nodes.ready()
         members = [member for member in ready if not member.is_late(now)] or ready
         all_workers = sum(member.workers for member in members)
-        open_ones = [open_ for open_ in self._tickets.values() if not open_.is_finished]
+        open_ones = [open_ for open_ in self.open_tickets.values() if not open_.is_finished]
         open_ones.sort(key=lambda open_: (open_.is_candidates == self.spec.evaluations_first, open_.number))
         given: dict[Member, list[_Order]] = {member: [] for member in ready}
         with interrupts_wait():  # messages are numbered: none may be missing
@@ -298,7 +319,7 @@ class RayPool(Pool):
                         given[member] += self._help_out(member, open_ones)
             for member, orders in given.items():
                 is_unheard = member.ranges and not member.calls  # a call has to wait for its answers
-                if orders or is_unheard or member.plays_what_is_over(self._tickets.keys()):
+                if orders or is_unheard or member.plays_what_is_over(self.open_tickets.keys()):
                     self._send(nodes, member, orders)
 
     def _counts(self, open_: OpenTicket, load: Load, all_workers: int) -> list[int]:
@@ -327,7 +348,7 @@ class RayPool(Pool):
     def _send(self, nodes: Membership, member: Member, orders: list[_Order]) -> None:
         asked = {order.owner.number: order.owner for order in orders}.values()
         whole = [(open_, self._parameters[open_.number]) for open_ in asked]
-        content = member.message([order.range for order in orders], whole, tuple(self._tickets))
+        content = member.message([order.range for order in orders], whole, tuple(self.open_tickets))
         for open_ in asked:
             open_.down += len(content) // len(asked)
 
@@ -342,15 +363,15 @@ class RayPool(Pool):
     def close(self) -> None:
         """End the actors, and disconnect."""
         self.forget()
-        nodes, self._nodes, self._tables = self._nodes, None, None
+        nodes, self.nodes, self._tables = self.nodes, None, None
         if nodes is not None:
             nodes.close()
 
     def reset_after_fork(self) -> None:
         """Release the connection in a forked copy: it is the parent's."""
-        keep_unused(self._nodes, self._sums, *self._tickets.values())  # finalisers would speak to the cluster
-        self._sums, self._tickets, self._parameters = {}, {}, {}
-        self._is_copy, self._nodes = self._is_copy or self._nodes is not None, None
+        keep_unused(self.nodes, self._sums, *self.open_tickets.values())  # finalisers would speak to the cluster
+        self._sums, self.open_tickets, self._parameters = {}, {}, {}
+        self._is_copy, self.nodes = self._is_copy or self.nodes is not None, None
 
 
 def _loaded(content: bytes) -> BaseException:

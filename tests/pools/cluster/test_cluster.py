@@ -37,7 +37,7 @@ from fastes.errors import ClusterError
 from fastes.es.optimizers import SGD
 from fastes.pools.cluster import members
 from fastes.pools.cluster.members import Member
-from fastes.pools.cluster.messages import Step
+from fastes.pools.cluster.messages import Step, Work, pack, unpack
 from fastes.pools.cluster.ray_pool import RayPool
 from fastes.pools.pool import Pool, run_trainings
 from fastes.rollout.job import Request
@@ -98,7 +98,7 @@ def train_on(cluster: Cluster, env: Any, generations: int, **settings: Any) -> R
 
 def scalars(monkeypatch: pytest.MonkeyPatch, wanted: bool) -> None:
     """Let nodes follow the updates, or send them theta, whatever is less."""
-    monkeypatch.setattr(RayPool, "_follows", lambda self, request: wanted)
+    monkeypatch.setattr(RayPool, "follows", lambda self, request: wanted)
 
 
 class Sent:
@@ -106,14 +106,13 @@ class Sent:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kinds: list[str] = []
-        original = Member._sent_as
+        original = members.request_message
 
-        def noting(member: Member, *arguments: Any) -> Any:
-            sent = original(member, *arguments)
-            self.kinds.append(type(sent).__name__)
-            return sent
+        def noting(open_: Any, parameters: Any) -> Any:
+            self.kinds.append(type(parameters).__name__)
+            return original(open_, parameters)
 
-        monkeypatch.setattr(Member, "_sent_as", noting)
+        monkeypatch.setattr(members, "request_message", noting)
 
 
 class Falling(SGD):
@@ -212,7 +211,7 @@ def test_many_candidates_cost_few_bytes_each(
     collect = RayPool.collect
 
     def noting(pool: RayPool, number: int) -> Any:
-        open_ = pool._tickets[number]
+        open_ = pool.open_tickets[number]
         if open_.is_candidates:
             traffic.setdefault(len(open_.schedule.jobs), []).append(open_.down + open_.up)
         return collect(pool, number)
@@ -295,16 +294,18 @@ def test_trainings_that_differ_in_policy_and_settings_share_a_cluster(
 def test_a_node_that_comes_to_another_state_is_corrected(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = train(Uneven, 5, **SETTINGS)
     scalars(monkeypatch, True)
-    original, wrong = Member._sent_as, []
+    original, wrong = Member.message, list[str]()
 
-    def corrupting(member: Member, *arguments: Any) -> Any:
-        sent = original(member, *arguments)
-        if isinstance(sent, Step) and not wrong:
-            wrong.append(member.name)
-            return sent._replace(fitness=sent.fitness[::-1].copy())
-        return sent
+    def corrupting(member: Member, *arguments: Any) -> bytes:
+        work: Work = unpack(original(member, *arguments))
+        asked = list(work.requests)
+        for number, request in enumerate(asked):
+            if isinstance(step := request.parameters, Step) and not wrong:
+                wrong.append(member.name)
+                asked[number] = request._replace(parameters=step._replace(fitness=step.fitness[::-1].copy()))
+        return pack(work._replace(requests=tuple(asked)))
 
-    monkeypatch.setattr(Member, "_sent_as", corrupting)
+    monkeypatch.setattr(Member, "message", corrupting)
     with caught_warnings() as messages:
         assert_same(expected, train_on(cluster, Uneven, 5, **SETTINGS))
     told = [message for message in messages if "have the hash" in message]
@@ -327,17 +328,17 @@ def test_nodes_that_never_agree_are_sent_theta(cluster: Cluster, monkeypatch: py
 
 def once_after(monkeypatch: pytest.MonkeyPatch, seconds: float, do: Callable[[], Any]) -> None:
     """Do something in the middle of a generation that is under way, so many seconds after its first jobs went out."""
-    turn, times = RayPool._turn, []
+    look, times = members.Membership.look, list[float]()
 
-    def with_something(pool: RayPool, nodes: members.Membership) -> None:
-        if any(open_.schedule._out for open_ in pool._tickets.values()):
+    def with_something(nodes: members.Membership) -> None:
+        if any(member.ranges for member in nodes.ready()):
             times.append(time.monotonic())
             if len(times) > 1 and times[-1] > times[0] + seconds:
                 times[:] = [float("inf")]
                 do()
-        turn(pool, nodes)
+        look(nodes)
 
-    monkeypatch.setattr(RayPool, "_turn", with_something)
+    monkeypatch.setattr(members.Membership, "look", with_something)
 
 
 @pytest.mark.slow
@@ -370,8 +371,8 @@ def test_one_node_is_killed_and_one_comes_in_the_middle_of_a_generation(
 def nodes_of(model: FastES) -> members.Membership:
     pool = model.evaluator.pool
     assert isinstance(pool, RayPool)
-    assert pool._nodes is not None
-    return pool._nodes
+    assert pool.nodes is not None
+    return pool.nodes
 
 
 def wait_for_nodes(model: FastES, count: int) -> None:
@@ -379,7 +380,7 @@ def wait_for_nodes(model: FastES, count: int) -> None:
     assert isinstance(pool, RayPool)
     while len(nodes_of(model).ready()) < count:
         assert time.monotonic() < deadline
-        pool._turn(nodes_of(model))
+        pool.turn(nodes_of(model))
 
 
 @pytest.mark.slow
@@ -387,7 +388,7 @@ def test_without_nodes_a_training_waits_and_then_ends_whole(emptied: Cluster, mo
     env = toy(step_seconds=0.01)  # a generation outlasts what notices the death of a node
     expected = train(env, 4, n_workers=2, **SETTINGS)
     monkeypatch.setattr(members, "WAIT_FOR_NODES", 3.0)
-    monkeypatch.setattr(members, "_SAY_AFTER", 1.0)
+    monkeypatch.setattr(members, "SAY_AFTER", 1.0)
     node = added(emptied)
     with FastES(env, cluster=emptied.address, preset="default", **SETTINGS) as model:
         learn(model, 2)
@@ -529,7 +530,7 @@ def test_an_exception_in_an_environment_is_the_one_of_a_local_training(cluster: 
 
 
 def test_what_a_nodes_pool_warns_of_is_told_here(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("fastes.pools.cluster.members._GRACE", 60.0)  # nobody else plays it meanwhile
+    monkeypatch.setattr("fastes.pools.cluster.members.GRACE", 60.0)  # nobody else plays it meanwhile
     env = toy(kill_seeds=[seed_of(1, 2)], marker=str(tmp_path / "once"))
     with caught_warnings() as messages:
         result = train_on(cluster, env, 3, **SETTINGS)

@@ -7,7 +7,7 @@ import os
 import select
 import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ from processes import wait_until
 from fastes import FastES
 from fastes.errors import ClusterError
 from fastes.es.noise_table import NoiseTable
-from fastes.pools.cluster.members import Member, Membership, Parameters
+from fastes.pools.cluster.members import Member, Parameters
 from fastes.pools.cluster.messages import (
     Failed,
     Joined,
@@ -51,7 +51,7 @@ class ByHand:
 
     def __init__(self, n_workers: int, spare: int) -> None:
         self.waits = 0
-        self._requests: dict[int, Request] = {}
+        self.requests: dict[int, Request] = {}
         self._finished: set[int] = set()
         self._read, self._write = os.pipe()
 
@@ -65,8 +65,8 @@ class ByHand:
         """Its candidates are not played."""
 
     def submit(self, request: Request) -> int:
-        self._requests[len(self._requests)] = request
-        return len(self._requests) - 1
+        self.requests[len(self.requests)] = request
+        return len(self.requests) - 1
 
     def finish(self, ticket: int) -> None:
         """Called by the test; the node has taken that in when it waits again."""
@@ -83,7 +83,7 @@ class ByHand:
         return ticket in self._finished
 
     def collect(self, ticket: int) -> Batch:
-        request = self._requests[ticket]
+        request = self.requests[ticket]
         assert request.jobs is not None
         ones = np.ones(len(request.jobs))
         moments = np.zeros((0 if request.perturbations is None else len(ones), 2, 3))
@@ -153,7 +153,7 @@ class Called:
 
     def finish(self, number: int, others_play: bool = True) -> None:
         """Let a range's jobs end; where others play, the node has decided what to do about that then."""
-        wait_until(lambda: number in self.pool._requests, "the node has begun with it")
+        wait_until(lambda: number in self.pool.requests, "the node has begun with it")
         before = self.pool.waits
         self.pool.finish(number)
         if others_play:
@@ -286,7 +286,7 @@ def test_what_a_pool_cannot_take_is_told_at_once(called: Called, requests: Reque
     ]
     monkeypatch.undo()
     third = called.call(requests.candidates(5))
-    wait_until(lambda: 1 in called.pool._requests, "the node has begun with it")
+    wait_until(lambda: 1 in called.pool.requests, "the node has begun with it")
     called.pool.finish(1)
     assert numbers(third) == [3]
 
@@ -309,41 +309,55 @@ class RayActorError(RayError):
     """The same of an actor that is dead."""
 
 
-class Connected(Membership):
-    """Nodes that are ready, without a cluster."""
-
-    def __init__(self, members: dict[str, Member], on_lost: Callable[[Member], None]) -> None:
-        self.ray = SimpleNamespace(
-            get=lambda reply: reply,
-            is_initialized=lambda: False,
-            exceptions=SimpleNamespace(RayError=RayError, RayActorError=RayActorError),
-        )
-        self.cluster, self._members, self._on_lost = "auto", members, on_lost
-        self._starts = dict.fromkeys(members, 1)
-
-
 class Driver:
     """A pool of nodes, which say what a test has them say.
 
-    pool: the driver's. members: the nodes. works: what these were sent, and to whom. fails: what any call raises.
+    alive: nodes that the cluster has. pool: the driver's. members: the nodes. works: what these were sent, and to whom.
+    fails: what any call raises.
     """
 
     def __init__(self, spec: PoolSpec, count: int = 1, workers: int = 2) -> None:
-        self.workers = workers
+        self.workers, self.alive = workers, list("abc"[:count])
         self.works: list[tuple[str, Work]] = []
         self.fails: Exception | None = None
-        self.members = {name: self._member(name) for name in "abc"[:count]}
+        self.ray = SimpleNamespace(
+            get=lambda reply: reply,
+            put=lambda content: content,
+            nodes=lambda: [self._node(name) for name in self.alive],
+            is_initialized=lambda: False,
+            exceptions=SimpleNamespace(RayError=RayError, RayActorError=RayActorError),
+        )
         self.pool = RayPool("auto")
-        self.pool.spec = spec
-        self.nodes = Connected(dict(self.members), self.pool._lose)
-        self.pool._nodes = self.nodes
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fastes.pools.cluster.members.Connection", lambda _: self)
+            self.pool.open(spec)
+        assert self.pool.nodes is not None
+        self.nodes = self.pool.nodes
+        self.members: dict[str, Member] = {}
+        self.welcome()
 
-    def _member(self, name: str) -> Member:
-        called = SimpleNamespace(remote=lambda content: self._sent(name, content))
-        actor = SimpleNamespace(work=called, sums=SimpleNamespace(remote=self._asked))
-        member = Member(name, f"node {name}", self.workers, actor, 8)
-        member.state, member.max_ranges = "ready", self.workers + 2
-        return member
+    def _node(self, name: str) -> dict[str, Any]:
+        return {"NodeID": name, "Alive": True, "Resources": {"CPU": float(self.workers)}, "NodeManagerAddress": name}
+
+    def actor_on(self, node_id: str, *_: Any) -> Any:
+        """As Connection has it: an actor that notes what it is sent."""
+        work = SimpleNamespace(remote=lambda content: self._sent(node_id, content))
+        actor = SimpleNamespace(
+            work=work, sums=SimpleNamespace(remote=self._asked), join=SimpleNamespace(remote=lambda *_: object())
+        )
+        return SimpleNamespace(remote=lambda *_: actor)
+
+    def close(self) -> None:
+        """As Connection has it."""
+
+    def welcome(self) -> None:
+        """The cluster's nodes answer `join`."""
+        for name in self.alive:
+            member = self.nodes.find(name)
+            assert member is not None
+            member.calls.clear()
+            self.nodes.welcome(member, Joined({}, "", self.workers + 2))
+            self.members[name] = member
 
     def _sent(self, name: str, content: bytes) -> object:
         if self.fails is not None:
@@ -359,7 +373,7 @@ class Driver:
     def turn(self) -> list[tuple[str, Work]]:
         """Who is sent what now."""
         before = len(self.works)
-        self.pool._hand_out(self.nodes)
+        self.pool.hand_out(self.nodes)
         return self.works[before:]
 
     def answer(self, name: str, *ranges: Range, rows: bool = True) -> None:
@@ -371,7 +385,7 @@ class Driver:
             counts = ones.astype(np.int32)
             answers.append(Played(number, ones, counts, ones, 0 * counts, moments, 0.0, 0, ""))
         self.members[name].calls.clear()
-        self.pool._handle(self.nodes, pack(Reply(tuple(answers), ())), self.members[name])
+        self.pool.handle(self.nodes, pack(Reply(tuple(answers), ())), self.members[name])
 
 
 @pytest.fixture
@@ -420,11 +434,18 @@ def test_a_new_generation_goes_out_beside_a_call(driver: Driver, requests: Reque
     assert len(driver.members["a"].calls) == 2
 
 
+def has_played(member: Member, requests: Requests, now: list[float]) -> None:
+    """A candidate, in a second: the time of other nodes' ranges is measured by it."""
+    member.give([0], [np.array([0])], OpenTicket(0, requests.candidates(3), requests.spec), None)
+    now[0] += 1.0
+    member.answered(0)
+
+
 def test_a_node_that_is_late_is_heard_to_the_end(requests: Requests, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets no orders while it is, and would be late for ever if nobody took the rest of what it had."""
     driver, now = Driver(requests.spec, 2), [100.0]
     monkeypatch.setattr("fastes.pools.cluster.members.time.monotonic", lambda: now[0])
-    driver.members["b"]._paces[True].append(1.0)  # what ranges are measured by
+    has_played(driver.members["b"], requests, now)
     driver.pool.submit(requests.candidates(4))
     given = dict(driver.turn())
     driver.answer("b", *given["b"].ranges)
@@ -441,7 +462,7 @@ def test_a_node_is_told_when_others_have_played_what_it_still_plays(
     """It may hold an evaluation that everybody waits for now."""
     driver, now = Driver(requests.spec, 2), [100.0]
     monkeypatch.setattr("fastes.pools.cluster.members.time.monotonic", lambda: now[0])
-    driver.members["b"]._paces[True].append(1.0)
+    has_played(driver.members["b"], requests, now)
     candidates = driver.pool.submit(requests.candidates(4))
     evaluation = driver.pool.submit(requests.evaluation(3))
     driver.answer("b", *dict(driver.turn())["b"].ranges)
@@ -457,16 +478,22 @@ def test_a_node_is_told_when_others_have_played_what_it_still_plays(
 # --- what Ray raises when it is called -------------------------------------------------------------------------------
 
 
-def test_an_actor_that_is_found_dead_when_it_is_called_is_a_lost_node(requests: Requests) -> None:
+def test_an_actor_that_is_found_dead_when_it_is_called_is_a_lost_node(
+    requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("fastes.pools.cluster.members.time.monotonic", lambda: now[0])
     driver = Driver(requests.spec, 2)
     candidates = driver.pool.submit(requests.candidates(4))
     driver.fails = RayActorError("it is dead")
     with caught_warnings() as messages:
         assert driver.turn() == []
-    assert [message.partition(" is lost;")[0] for message in messages] == ["node a", "node b"]
+    assert [message.partition(" is lost;")[0] for message in messages] == ["node a (a)", "node b (b)"]
     assert driver.nodes.ready() == []
-    driver.fails, driver.members["c"] = None, driver._member("c")
-    driver.nodes._members["c"] = driver.members["c"]
+    driver.fails, driver.alive = None, ["c"]
+    now[0] += 5.0  # nodes are looked for at times
+    driver.nodes.look()
+    driver.welcome()
     ((name, work),) = driver.turn()
     driver.answer(name, *work.ranges)
     assert driver.pool.is_finished(candidates), "nothing of theirs is missing"
@@ -490,4 +517,4 @@ def test_the_same_where_a_sum_is_asked_for(is_dead: bool, requests: Requests) ->
         driver.answer(name, *work.ranges, rows=False)
     assert bool(driver.nodes.ready()) != is_dead
     if is_dead:
-        assert driver.pool._tickets[candidates].schedule.waiting == requests.MANY, "only it had their moments"
+        assert driver.pool.open_tickets[candidates].schedule.waiting == requests.MANY, "only it had their moments"
