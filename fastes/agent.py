@@ -455,7 +455,7 @@ class Agent:
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy or pickle the model: the copy is what save and load would give."""
+        """Copy the model, also into another process: the copy is what save and load would give."""
         return unpack, (pack(self._copied()),)
 
     def _copied(self) -> Copied:
