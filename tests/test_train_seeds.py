@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, toy
-from processes import children, run_script, started_script, wait_until
+from processes import children, interrupt_twice, run_script, started_script, wait_until
 from training import MANY, TIMES, Result, assert_same, assert_same_state
 
 from fastes import CallablePolicy, FastES, WorkerError, train_seeds
@@ -540,13 +540,7 @@ def test_two_interrupts_stop_at_once(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     habits = ["--env-kwargs", f"hang_seeds=[{hangs}]", f"marker={marker}"]
     with _started(tmp_path, "Toy-v0", "--seeds", "2", "--checkpoint-seconds", "0", *habits) as process:
-        wait_until(marker.exists, "an episode hangs")
-        process.send_signal(signal.SIGINT)
-        lines = iter(process.stderr.readline, "")
-        assert any("again to stop at once" in line for line in lines)
-        assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        err = interrupt_twice(process, marker)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "each run's last checkpoint is whole; to go on:\n  seed 0: fastes train --resume runs/Toy-v0/1  (" in err

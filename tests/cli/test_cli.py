@@ -21,7 +21,7 @@ import gymnasium
 import numpy as np
 import pytest
 from envs_for_tests import Toy
-from processes import environment, fastes_command, run_fastes, run_script, started_script, wait_until
+from processes import environment, fastes_command, interrupt_twice, run_fastes, run_script, started_script, wait_until
 from training import theta_of
 
 from fastes import FastES, Settings, __version__
@@ -727,14 +727,7 @@ def _interrupt_twice(root: Path, *flags: str) -> tuple[int, str]:
     """Two Ctrl-C in a generation 3 that never ends: exit status and stderr."""
     marker, seed = root / "marker", int(draw_pairs(1, 2, 2, 1, 1, 2)[1][1, 0])
     with _training(root, "Toy-v0", *flags, "--env-kwargs", f"hang_seeds=[{seed}]", f"marker={marker}") as process:
-        assert process.stderr is not None
-        wait_until(marker.exists, "an episode hangs")
-        process.send_signal(signal.SIGINT)
-        lines = iter(process.stderr.readline, "")
-        assert any("again to stop at once" in line for line in lines)
-        assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        err = interrupt_twice(process, marker)
     return process.returncode, err
 
 

@@ -1,4 +1,4 @@
-"""An environment that exists once at a time, as one that takes a port or a licence."""
+"""Environments of three steps; one exists once at a time, as one that takes a port or a licence."""
 
 from __future__ import annotations
 
@@ -12,11 +12,27 @@ import numpy as np
 from fastes.envs.worker_number import WORKER_INDEX
 
 
-class Exclusive(gymnasium.Env[Any, Any]):
-    """Holds a lock, as one that takes a port or a licence: a second one cannot be built while it is open."""
+class ThreeSteps(gymnasium.Env[Any, Any]):
+    """Random observations, and the action as reward."""
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time = 0
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.time += 1
+        return self._observation(), float(action), self.time == 3, False, {}
+
+    def _observation(self) -> Any:
+        return self.np_random.random(2, dtype=np.float32)
+
+
+class Exclusive(ThreeSteps):
+    """Holds a lock, as one that takes a port or a licence: a second one cannot be built while it is open."""
 
     def __init__(self, folder: str, number: int | None = None) -> None:
         self.number = int(os.environ[WORKER_INDEX])
@@ -28,17 +44,8 @@ class Exclusive(gymnasium.Env[Any, Any]):
         os.close(os.open(self.lock, os.O_CREAT | os.O_EXCL))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
         assert int(os.environ[WORKER_INDEX]) == self.number
-        self.time = 0
-        return self._observation(), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.time += 1
-        return self._observation(), float(action), self.time == 3, False, {}
-
-    def _observation(self) -> Any:
-        return self.np_random.random(2, dtype=np.float32)
+        return super().reset(seed=seed)
 
     def close(self) -> None:
         if self.lock is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -51,6 +52,18 @@ def started_script(code: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.kill()
         process.communicate()
+
+
+def interrupt_twice(process: subprocess.Popen[str], marker: Path) -> str:
+    """Send two Ctrl-C once an episode hangs, which has made the marker. Returns stderr after the first one's message."""
+    assert process.stderr is not None
+    wait_until(marker.exists, "an episode hangs")
+    process.send_signal(signal.SIGINT)
+    lines = iter(process.stderr.readline, "")
+    assert any("again to stop at once" in line for line in lines)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    return process.communicate(timeout=60)[1]
 
 
 def second_process_fails() -> Callable[..., Any]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 import pytest
+from exclusive_env import ThreeSteps
 from training import assert_same, label, train
 
 from fastes import FastES
@@ -19,11 +20,8 @@ from fastes.envs.worker_imports import own_registrations, register
 SMALL: dict[str, Any] = {"seed": 0, "noise_table_size": 10_000, "population_size": 8, "preset": "default", "eval_episodes": 1}
 
 
-class Counted(gymnasium.Env[Any, Any]):
+class Counted(ThreeSteps):
     """Fails once it has played more episodes than one may."""
-
-    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
 
     def __init__(self, folder: str, most: int) -> None:
         self.folder, self.most, self.episodes = folder, most, 0
@@ -31,18 +29,9 @@ class Counted(gymnasium.Env[Any, Any]):
             file.write(f"{os.getpid()}\n")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
         self.episodes += 1
         assert self.episodes <= self.most, "this one leaks"
-        self.time = 0
-        return self._observation(), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self.time += 1
-        return self._observation(), float(action), self.time == 3, False, {}
-
-    def _observation(self) -> Any:
-        return self.np_random.random(2, dtype=np.float32)
+        return super().reset(seed=seed)
 
     def close(self) -> None:
         with open(Path(self.folder) / "closed", "a", encoding="ascii") as file:
