@@ -117,7 +117,7 @@ class Archive(NamedTuple):
         return self._replace(snapshots=(winner,), selected=winner.generation)
 
     def counted_anew(self, num_timesteps: int) -> Archive:
-        """The archive once so many timesteps count as none."""
+        """Return the archive with the timesteps of its snapshots counted from num_timesteps on."""
         return self._replace(
             snapshots=tuple(each._replace(timesteps=each.timesteps - num_timesteps) for each in self.snapshots)
         )

@@ -252,18 +252,21 @@ class Evaluator:
     @property
     def has_pool(self) -> bool:
         """Whether it keeps a pool of its own open on this machine."""
-        return self._shared is None and self.pool.is_open and not self.pool.is_remote
+        return self._has_own_open_pool and not self.pool.is_remote
+
+    @property
+    def _has_own_open_pool(self) -> bool:
+        return self._shared is None and self.pool.is_open
 
     def _forget_abandoned(self) -> None:
-        """Free the slots of requests that nobody will collect: an exception came between their submission and collection."""
-        own = self._shared is None and self.pool.is_open
-        if own and not self.pool.tickets() <= {each.ticket for each in self.running}:
+        """Free the slots of requests that an exception left between submission and collection."""
+        if self._has_own_open_pool and not self.pool.tickets() <= {each.ticket for each in self.running}:
             self.pool.forget()
 
     def forget_requests(self) -> None:
         """Drop the requests of trials that end where they are. Those in a shared pool stay until it is closed."""
         self.running = []
-        if self._shared is None and self.pool.is_open:
+        if self._has_own_open_pool:
             self.pool.forget()
 
     def share(self, pool: Pool, part: Shared) -> None:

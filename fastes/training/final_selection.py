@@ -48,7 +48,7 @@ class FinalSelection(NamedTuple):
 
 
 def episodes_of_selection(finalists: int) -> int:
-    """Noise-free episodes that a final selection among so many plays."""
+    """Return the number of noise-free episodes that a final selection among this many finalists plays."""
     return finalists * SCREENING_EPISODES + min(_with_final(finalists), finalists) * FINAL_EPISODES
 
 

@@ -29,5 +29,5 @@ def fitness_of(batch: Batch, settings: Settings, generation: int, progress_remai
 
 
 def alive_bonus_at(settings: Settings, progress_remaining: float) -> float:
-    """What a step loses in fitness; raises what the schedule does."""
+    """Return the alive bonus that is subtracted for each step. Errors of the schedule pass through."""
     return make_schedule("alive_bonus", settings.alive_bonus, ANY_NUMBER)(progress_remaining)

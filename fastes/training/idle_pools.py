@@ -47,7 +47,7 @@ def used(owner: PoolOwner) -> Iterator[None]:
 
 
 def end_idle(owner: PoolOwner) -> None:
-    """Before this one's pool is started: end those of others that are idle, but for the last few."""
+    """End the idle pools of other owners, except the KEPT last used ones. Called before this owner starts its pool."""
     others = []
     for key, ref in list(_owners.items()):
         if (other := ref()) is None:

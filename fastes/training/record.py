@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -46,9 +45,8 @@ class Pace:
     """
 
     def __init__(self, began: float) -> None:
-        self._began = began
-        self._commits = deque[tuple[float, int, float]]()  # time, steps, busy seconds: those since the oldest of `_last`
-        self._last: dict[int, float] = {}  # time of the last commit of each training
+        self._total = self._began = Stretch(began, 0, 0.0)  # of all trainings; `seconds` is the clock's
+        self._last: dict[int, Stretch] = {}  # the totals at each training's last generation
 
     def after(self, number: int, now: float, steps: int, busy_seconds: float) -> Stretch:
         """Note a generation of a training that is committed.
@@ -58,14 +56,13 @@ class Pace:
             now: time.perf_counter().
             steps: Environment steps of the generation, and of the evaluation that comes with it.
             busy_seconds: Time that workers spent in its candidates' episodes.
+
+        Returns:
+            The time since this training's last generation.
         """
-        since = self._last.get(number, self._began)
-        self._commits.append((now, steps, busy_seconds))
-        within = [each for each in self._commits if each[0] > since or each is self._commits[-1]]
-        self._last[number] = now
-        while self._commits[0][0] <= min(self._last.values()) and len(self._commits) > 1:
-            self._commits.popleft()
-        return Stretch(now - since, sum(each[1] for each in within), sum(each[2] for each in within))
+        before, total = self._last.get(number, self._began), self._total
+        self._last[number] = self._total = Stretch(now, total.steps + steps, total.busy_seconds + busy_seconds)
+        return Stretch(now - before.seconds, self._total.steps - before.steps, self._total.busy_seconds - before.busy_seconds)
 
 
 class Record(NamedTuple):

@@ -110,7 +110,7 @@ class Selection:
         return self.present.training
 
     def place_of(self, number: int) -> int:
-        """Where the trial of this number is among those that are left."""
+        """Return the index in `trials` of the trial with this number."""
         return next(place for place, trial in enumerate(self.trials) if trial.number == number)
 
     # --- tallies ----------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class Listener(Protocol):
 
 
 class Silent:
-    """A listener for what nobody has to hear of."""
+    """A listener that ignores every event."""
 
     def on_generation(self, record: Record, generation: Generation) -> bool:  # noqa: ARG002
         return True

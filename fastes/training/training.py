@@ -309,7 +309,7 @@ class Training:
         return new._replace(solved=True), self.strategy.no_step()
 
     def after_selection(self, winner: Snapshot, timesteps: int) -> Training:
-        """The training after a final selection of so many steps, with the winner's parameters."""
+        """Return the training with the winner's parameters. timesteps: environment steps that the final selection played."""
         assert self.archive is not None
         new = self.as_evaluated(winner)
         return new._replace(
