@@ -21,6 +21,7 @@ from training import label
 
 from fastes import CheckpointError, EnvironmentUnavailable, EvolutionStrategy, FastES, FastESError
 from fastes.cli.main import main
+from fastes.es.optimizers import OPTIMIZERS
 from fastes.number_array import number_array
 from fastes.settings.foreign_names import ANSWERS
 from fastes.settings.settings import setting_names
@@ -267,7 +268,7 @@ def test_mappings_that_need_bounds() -> None:
             ("'n_top' (top_fraction is", "'learning_rte' (did you mean 'learning_rate'"),
         ),
         ({"lr": 0.1}, TypeError, ("lr", "learning_rate")),
-        ({"optimizer": "rmsprop"}, ValueError, ("optimizer", "rmsprop", "adam", "sgd")),
+        ({"optimizer": "no-such"}, ValueError, ("optimizer", "no-such", *OPTIMIZERS)),
         ({"optimizer": "Adam"}, ValueError, ("Adam", "adam")),
         ({"shaping": "ranks"}, ValueError, ("shaping", "ranks", "centered_ranks")),
         ({"episode_cap": "median"}, ValueError, ("episode_cap", "median", "mean")),

@@ -29,6 +29,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import build_parser, main
 from fastes.cli.setting_flags import given_settings
 from fastes.cli.stop_on_signal import StopOnSignal
+from fastes.es.optimizers import OPTIMIZERS
 from fastes.es.perturbations import draw_pairs
 from fastes.policies.policy_keywords import KEYS
 from fastes.runs.run_folder import RunFolder
@@ -424,7 +425,7 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
     assert len(shown["--help"].splitlines()) < 50
     assert full >= short | {"--" + item.name.replace("_", "-") for item in fields(Settings) if item.name != "policy_kwargs"}
     for choices in (
-        "{adam,sgd,clipup}",
+        f"{{{','.join(OPTIMIZERS)}}}",
         "{none,mean,share,grow}",
         "{MlpPolicy,LinearPolicy,CnnPolicy,MlpLstmPolicy,CnnLstmPolicy}",
         "{clip,squash,bins}",

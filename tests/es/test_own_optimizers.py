@@ -14,6 +14,7 @@ from training import assert_same, assert_same_state, learn, train
 
 from fastes import CheckpointMismatch, EvolutionStrategy, FastES
 from fastes.es.fitness_shaping import shape_returns
+from fastes.es.optimizers import OPTIMIZERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "own-optimizers.md"
 KEPT = "ignore:the checkpoint holds no function"
@@ -166,7 +167,7 @@ class Short(RMSprop):  # type: ignore[misc, valid-type]
         (lambda num_params: num_params, TypeError, "makes 3, which has no method step"),
         (NoState, TypeError, "which has no method state"),
         (Whole, TypeError, "its state has 'steps': 3, expected float32 or float64 arrays by name"),
-        ("rmsprop", ValueError, r"optimizer = 'rmsprop': expected one of \('adam', 'sgd', 'clipup'\) or a class"),
+        ("no-such", ValueError, rf"optimizer = 'no-such': expected one of {re.escape(str(OPTIMIZERS))} or a class"),
         (3, ValueError, "optimizer = 3: expected one of"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "" if not isinstance(value, str) else value[:20],
