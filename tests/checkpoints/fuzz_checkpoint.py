@@ -137,14 +137,14 @@ class Target:
 
 
 def act(model: FastES) -> None:
-    """Actions have the head's shape and dtype; only a wrong observation may be refused."""
+    """Actions have the head's shape and dtype; only a wrong observation, or another environment's id, may be refused."""
     policy = model.policy_spec
     if policy.flattened:  # building environments is Gymnasium's: only the fuzz's own, as they were registered
         own = model.source.spec is not None and model.source.spec.id == "FuzzMultiDiscrete-v0"
         if not own or model.source.make_kwargs:
             return
-        model.observation_space.seed(0)
         try:
+            model.observation_space.seed(0)  # builds the environment, whose spaces may not be those of the file's policy
             model.predict(model.observation_space.sample())
         except (ValueError, TypeError) as error:
             if "observation" not in str(error):
