@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 PACKAGE = "fastes"
-NOT_OF_USERS = ("test", "docs", "bench", "dev", "all")  # extras for work on FastES, and the one that repeats others
+NOT_OF_USERS = ("test", "docs", "bench", "own-tasks", "dev", "all")  # for work on FastES, and the one that repeats others
 
 _REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?\s*\(?([^;)]*?)\)?\s*(?:;(.*))?$")
 _BOUND = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*([\w.*+!-]+)")

@@ -31,7 +31,7 @@ def rows_of(first: str) -> list[list[str]]:
 
 
 def test_the_table_of_extras_has_each_once() -> None:
-    named = [name for row in rows_of("extra") for name in re.findall(r"`(\w+)`", row[0])]
+    named = [name for row in rows_of("extra") for name in re.findall(r"`([\w-]+)`", row[0])]
     assert sorted(named) == sorted(PYPROJECT["project"]["optional-dependencies"])
 
 
