@@ -113,8 +113,7 @@ async def choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Out
 
 async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Outcome:
     episodes, best = model.settings.target_episodes, None
-    # a solved model plays the episodes of its confirmation again
-    seeds = model.training.fresh_seeds(episodes) if model.solved else np.arange(episodes, dtype=np.int64)
+    seeds = np.arange(episodes, dtype=np.int64)  # not those that confirmed a target: these were selected for passing
     chosen = model.solved or _has_selected(model)
     has_best = not chosen and (folder.path / BEST).exists()
     bar.judge(model, (1 + has_best) * episodes)
@@ -140,11 +139,14 @@ async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Ou
 def _tell(model: FastES, outcome: Outcome, is_last: bool) -> None:
     """Print the outcome. is_last: whether the judged parameters are the last ones and not those of a better trial."""
     last, best, selected = outcome.last, outcome.best, _has_selected(model)
-    shown = f"{last.in_words()} over {counted(len(last.returns), 'noise-free episode')}"
-    about = _about_target(model, outcome.kept.mean)  # goes after the parameters that best.zip holds
+    number = len(last.returns)
     if model.solved:
-        say(f"solved: {shown} (target {model.target_return:g})")
+        below = "" if last.mean >= model.target_return else ", below the target"
+        confirmed = f"confirmed over {counted(number, 'fresh episode')} (target {model.target_return:g})"
+        say(f"solved: {confirmed}; over {counted(number, 'other')}: {last.in_words()}{below}")
         return
+    shown = f"{last.in_words()} over {counted(number, 'noise-free episode')}"
+    about = _about_target(model, outcome.kept.mean)  # goes after the parameters that best.zip holds
     who = "winner of the final selection" if selected else "last parameters" if is_last else "best trial"
     say(f"{who}: {shown}{about if outcome.kept is last else ''}")
     if best is not None:

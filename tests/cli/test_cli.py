@@ -166,15 +166,32 @@ def test_env_kwargs_reach_the_environment_and_come_back(tmp_path: Path, capsys: 
 def test_a_solved_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--target-return", "5", "--preset", "default"]
     assert main(["train", "CartPole-v1", *flags]) == 0
-    assert "solved" in capsys.readouterr().out
     saved = read_checkpoint(tmp_path / "CartPole-v1" / "1" / "best.zip")
     with FastES.load(tmp_path / "CartPole-v1" / "1" / "best.zip", n_workers=0) as model:
-        assert model.evaluate(20).mean >= 5
+        others = model.evaluate(20)  # not the fresh ones, which were selected for passing
+        assert model.evaluate(20, first_seed=None).mean >= 5 <= others.mean
+    said = f"solved: confirmed over 20 fresh episodes (target 5); over 20 others: {others.in_words()}"
+    assert said in capsys.readouterr().out.splitlines()
     assert saved.data["trainings"][0]["generation"] == 1, "the first evaluation is told with the second generation"
     with FastES("CartPole-v1", preset="default", seed=saved.data["seed"], n_workers=0) as model:
         last = read_checkpoint(tmp_path / "CartPole-v1" / "1" / "checkpoint.zip")
         for state in (saved, last):
             assert theta_of(state).tobytes() == model.theta.tobytes(), "parameters that reached the target are not moved on"
+
+
+def test_a_solved_run_says_that_other_episodes_miss_the_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Player.evaluate
+
+    async def worse_in_the_report(player: Player, training: Any, seeds: Any, of: Any = None) -> Evaluation:
+        return await real(player, training, seeds, of) if of is not None else Evaluation(np.array([4.0]), np.array([4]), seeds)
+
+    monkeypatch.setattr(Player, "evaluate", worse_in_the_report)
+    flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--target-return", "5", "--target-episodes", "1"]
+    assert main(["train", "CartPole-v1", *flags, "--preset", "default"]) == 0
+    said = "solved: confirmed over 1 fresh episode (target 5); over 1 other: return 4.0 +- 0.0, worst 4.0, below the target"
+    assert said in capsys.readouterr().out.splitlines()
 
 
 def test_the_parameters_that_solved_are_the_best(tmp_path: Path) -> None:
@@ -266,7 +283,7 @@ def test_a_target_that_the_last_evaluation_reaches_is_not_called_missed(
         assert main(["train", "CartPole-v1", *flags, "--total-timesteps", "300", "--target-return", target]) == 0
         text = capsys.readouterr().out
         assert said in text
-        assert "solved: return" not in text
+        assert "solved: confirmed" not in text
         line = r"^not confirmed: the evaluation of \d+\.\d after \d+ steps; 1 fresh episode gives 4\.0 \(target 5\)$"
         assert bool(re.search(line, text, re.MULTILINE)) == (target == "5")
         assert text.count("not reached") == (target == "600")
