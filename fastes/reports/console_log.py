@@ -25,7 +25,8 @@ class ConsoleLog(Callback):
     Args:
         file: Output; None for sys.stdout.
         repeat_header: Rows between two headers.
-        seconds: Time between two rows, 0 for a row per generation. The first and the last generation always have one.
+        seconds: Time between two rows, 0 for a row per generation. The first and the last generation always have one. With 0
+            each failed confirmation of the target has a line, else the first, second, fourth, eighth and so on.
     """
 
     def __init__(self, file: TextIO | None = None, repeat_header: int = 40, seconds: float = 0.0) -> None:
@@ -34,6 +35,7 @@ class ConsoleLog(Callback):
 
     def _begin(self) -> None:
         self.lines, self._written_at, self._trials = 0, -math.inf, False
+        self._failed_confirmations = 0
         self._waiting: Record | None = None  # of the last generation without a row
 
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
@@ -78,17 +80,25 @@ class ConsoleLog(Callback):
     def on_final_selection(self, model: Model, result: FinalSelection) -> None:
         self._write_waiting()
         winner, of = result.winner.last, result.winner.snapshot
-        who = "the last parameters" if of.generation == model.generation else f"the parameters after {of.timesteps} steps"
+        of_trial = " of its trial" if model.settings.trials > 1 else ""
+        earlier = f"the parameters after {of.timesteps} steps{of_trial}"
+        who = "the last parameters" if of.generation == model.generation else earlier
         shown = f"{winner.in_words()} over {len(winner.returns)} episodes"
         self._write(f"final selection among {len(result.finalists)}: {who} win, {shown}")
 
     def on_not_confirmed(self, model: Model, finished: FinishedEvaluation, confirmation: Evaluation) -> None:
-        """Print the confirmation above the row of the generation that reports it."""
+        """Print the confirmation above the row of the generation that reports it, unless there were many before."""
+        self._failed_confirmations += 1
+        count = self._failed_confirmations
+        if self.seconds and count & (count - 1):  # no power of two
+            return
         self._write_waiting()
-        of = _evaluation_in_words(finished.evaluation.mean, finished.pending.timesteps)
+        of_others = model.num_timesteps - model.training.counters.num_timesteps
+        of = _evaluation_in_words(finished.evaluation.mean, finished.pending.timesteps + of_others)
         number = len(confirmation.returns)
         fresh = f"{_fresh(number)} {'gives' if number == 1 else 'give'} {confirmation.mean:.1f}"
-        self._write(f"not confirmed: {of}; {fresh} (target {model.target_return:g})")
+        so_far = f" ({count} so far)" if count > 1 else ""
+        self._write(f"not confirmed{so_far}: {of}; {fresh} (target {model.target_return:g})")
 
     def _write(self, line: str) -> None:
         stream = lasting(self.file or sys.stdout)

@@ -11,9 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from envs_for_tests import Toy
 from processes import environment, fastes_command
 from terminals import BAR, Terminal, shown
 
+from fastes import FastES
 from fastes.reports.console_log import ConsoleLog, console_header, console_line
 from fastes.system.console import BottomLine, Lasting, fitted
 from fastes.training.record import Record
@@ -102,6 +104,61 @@ def test_there_are_few_rows_unless_they_are_asked_for(monkeypatch: pytest.Monkey
     assert [row[4] for row in rows] == ["101.0", "104.0", "107.0", "110.0"]
     assert train(1.3) == ["1", "5", "9", "10"]
     assert [row[4] for row in rows] == ["101.0", "104.0", "107.0", "110.0"]
+
+
+class Lucky(Toy):
+    """A quarter of its episodes return 1, the others 0."""
+
+    def step(self, action: Any) -> Any:
+        observation, _, ended, truncated, info = super().step(action)
+        return observation, float(ended and self.env_seed % 4 == 0), ended, truncated, info
+
+
+def test_a_failed_confirmation_counts_steps_as_rows_do() -> None:
+    """Those of all trials."""
+    file, told_and_noted, records = io.StringIO(), list[tuple[int, int]](), list[Record]()
+
+    def note(_: Any, record: Record) -> None:
+        records.append(record)
+        told = re.findall(r"^not confirmed.*: the evaluation of 1\.0 after (\d+) steps;", file.getvalue(), re.MULTILINE)
+        if len(told) > len(told_and_noted):
+            told_and_noted.append((int(told[-1]), record.eval_at))
+
+    target = {"target_return": 1.0, "target_episodes": 20, "eval_lag": 0}
+    with FastES(Lucky, preset="default", population_size=4, trials=2, seed=0, n_workers=0, **target) as model:
+        model.learn(3000, [ConsoleLog(file), note])
+    assert {record.trial for record in records} == {1, 2}
+    assert len(told_and_noted) > 3
+    assert all(told == noted for told, noted in told_and_noted), told_and_noted
+
+
+def test_many_failed_confirmations_do_not_bury_the_rows() -> None:
+    """The first, second, fourth and so on have a line, which counts them; with a row per generation all have one."""
+    evaluation: Any = SimpleNamespace(mean=7.0, returns=[5.0] * 20)
+    finished: Any = SimpleNamespace(evaluation=evaluation, pending=SimpleNamespace(timesteps=100))
+    model: Any = SimpleNamespace(num_timesteps=400, target_return=6.0, selection=SimpleNamespace(is_open=False))
+    model.training = SimpleNamespace(cuts_endless_episodes=False, counters=SimpleNamespace(num_timesteps=150))
+    for seconds, counts in ((1.0, [1, 2, 4, 8, 16, 32]), (0.0, [*range(1, 41)])):
+        file = io.StringIO()
+        log = ConsoleLog(file, seconds=seconds)
+        for _ in range(2):  # learn is called twice
+            log.on_start(model, 10)
+            for _ in range(40):
+                log.on_not_confirmed(model, finished, evaluation)
+        said = "the evaluation of 7.0 after 350 steps; 20 fresh episodes give 7.0 (target 6)"
+        expected = [f"not confirmed{f' ({count} so far)' if count > 1 else ''}: {said}" for count in counts]
+        assert file.getvalue().splitlines() == 2 * expected
+
+
+def test_a_winner_of_an_archive_tells_whose_steps_it_counts() -> None:
+    evaluation: Any = SimpleNamespace(returns=[5.0] * 50, in_words=lambda: "return 5.0")
+    winner = SimpleNamespace(last=evaluation, snapshot=SimpleNamespace(generation=7, timesteps=100))
+    result: Any = SimpleNamespace(winner=winner, finalists=[winner] * 3)
+    for trials, said in ((1, "after 100 steps win"), (3, "after 100 steps of its trial win")):
+        file = io.StringIO()
+        model: Any = SimpleNamespace(generation=9, settings=SimpleNamespace(trials=trials))
+        ConsoleLog(file).on_final_selection(model, result)
+        assert file.getvalue() == f"final selection among 3: the parameters {said}, return 5.0 over 50 episodes\n"
 
 
 def test_rows_of_several_trials_have_a_column_for_them() -> None:
