@@ -35,10 +35,19 @@ from fastes.models.arguments import (
     refuse_arguments,
     spec_of,
 )
-from fastes.models.checkpointing import Parts, check_env_fits, checkpoint_of, read_parts, selection_from, warn_of_functions
+from fastes.models.checkpointing import (
+    Kind,
+    Parts,
+    check_env_fits,
+    check_memory_of,
+    checkpoint_of,
+    read_parts,
+    selection_from,
+    warn_of_functions,
+)
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.reference_batch import draw_reference
-from fastes.policies.choose_policy import check_model_memory, check_no_class
+from fastes.policies.choose_policy import check_no_class
 from fastes.policies.custom_policy import AnySpec, CustomPolicy
 from fastes.policies.layers import State
 from fastes.pools.make_pool import make_local_pool, make_pool
@@ -50,12 +59,14 @@ from fastes.reports.monitor_files import MonitorFile, checked_keywords
 from fastes.reports.progress_bar import ProgressBar
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.batch import StepsPlayed
+from fastes.rollout.env_calls import EnvCalls
 from fastes.rollout.episode import Episode
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit, tell_of_target, warn_of_step_length
-from fastes.settings.preset_loader import choose_settings, preset_for
+from fastes.settings.preset_loader import choose_settings, has_preset, preset_for
+from fastes.settings.recipes import AUTO, recipes_for
 from fastes.settings.settings import Settings
 from fastes.system.console import fill_standard_descriptors, output_lasts
 from fastes.system.forks import keep_unused, tell_of_forks
@@ -64,7 +75,7 @@ from fastes.training.evaluation import Evaluation, PendingEvaluation
 from fastes.training.evaluator import CalledEnv, Evaluator
 from fastes.training.player import Player
 from fastes.training.record import Record
-from fastes.training.selection import Selection, trial_seed
+from fastes.training.selection import Selection, Trial, trial_seed
 from fastes.training.trainer import Trainer, trainings_of
 from fastes.training.training import Training
 
@@ -120,13 +131,18 @@ class Agent:
                 check_for_workers(own, n_workers)
             name = source.preset_name(own.observation_space)
             odd = misfit(name, source, own.observation_space, own.action_space)
-            chosen = choose_settings(name, preset, changes, verbose, not odd)
-            tell_of_misfit(name, odd, source, preset, chosen)
-            spec = spec_of(policy, chosen, own)
-            under = preset if preset is not None else preset_for("" if odd else name, changes)
+            asked = None if preset == AUTO else preset
+            if preset == AUTO and (odd or not has_preset(name)):
+                recipes, kinds = _recipes(policy, changes, own)
+            else:
+                chosen = choose_settings(name, asked, changes, verbose, not odd)
+                recipes, kinds = [], [Kind(spec_of(policy, chosen, own), chosen)] * chosen.trials
+            spec, chosen = kinds[0]
+            tell_of_misfit(name, odd, source, asked, chosen)
+            under = recipes[0] if recipes else asked or preset_for("" if odd else name, changes)
             warn_of_step_length(under, chosen, changes, spec.num_params)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
-            selection = _new_selection(source, spec, chosen, seed, own)
+            selection = _new_selection(source, kinds, seed, own, recipes)
             self._set_up(source, selection, PoolChoice(n_workers, cluster), verbose, keywords)
             self.evaluator.env_shown, self.evaluator.seen = True, None if source.vector_env else look_at(own)
 
@@ -140,9 +156,7 @@ class Agent:
         self._env: CalledEnv | None = None
         self.evaluator = Evaluator(source, trainings_of(selection), self.pool)
         self.trainer = Trainer(selection, self.evaluator)
-        training = selection.training
-        self._predictor = Predictor(training.spec, training.settings.normalize_obs, selection.seed)
-        self._predictor.reference = training.reference
+        self._predictors, self._acting_seed = dict[int, Predictor](), selection.seed
         self._one_thread, self._warnings = OneThread(), dict[int, StatisticsWarnings]()
         tell_of_forks(self)
 
@@ -311,9 +325,19 @@ class Agent:
         Returns:
             The action, an array of shape () for Discrete, or the actions (n, ...), and the next state.
         """
-        training = self.training  # read once: a thread that trains may replace it
-        space = self.observation_space if training.spec.flattened else None
-        return act(training, self.source, self._predictor, space, observation, state, episode_start, deterministic)
+        trial = self.selection.present  # read once: a thread that trains may replace it
+        space = self.observation_space if trial.training.spec.flattened else None
+        predictor = self._predictor_of(trial)
+        return act(trial.training, self.source, predictor, space, observation, state, episode_start, deterministic)
+
+    def _predictor_of(self, trial: Trial) -> Predictor:
+        """The predictor of a trial, whose policy may be another than that of the others."""
+        if trial.number not in self._predictors:
+            training = trial.training
+            predictor = Predictor(training.spec, training.settings.normalize_obs, self._acting_seed)
+            predictor.reference = training.reference
+            self._predictors[trial.number] = predictor
+        return self._predictors[trial.number]
 
     def set_theta(self, theta: npt.ArrayLike, normalizer: ObsNormalizer | None = None) -> None:
         """Replace the parameters. Other trials end, and the archive is emptied.
@@ -347,7 +371,9 @@ class Agent:
             selection = self.selection.with_seed(check_seed(seed))
             self.evaluator.close()
             self.trainer.take(selection)
-            self._predictor.seed(seed)
+            self._acting_seed = seed
+            for predictor in self._predictors.values():
+                predictor.seed(seed)
 
     # --- saving and copying -------------------------------------------------------------------------------------------
 
@@ -390,7 +416,7 @@ class Agent:
     ) -> _Agent:
         """Make a model of a checkpoint's content, or of a copy's."""
         model = cls.__new__(cls)
-        selection = selection_from(parts.checkpoint, parts.settings, parts.spec, parts.source.episode_limit)
+        selection = selection_from(parts.checkpoint, parts.kinds, parts.source.episode_limit)
         model._set_up(parts.source, selection, choice, verbose, keywords)
         return model
 
@@ -436,7 +462,7 @@ class Agent:
     @classmethod
     def from_copied(cls: type[_Agent], copied: Copied) -> _Agent:
         """Make a copy of its description (models/model_copy.py)."""
-        parts = Parts(copied.checkpoint, copied.source, copied.spec, copied.settings)
+        parts = Parts(copied.checkpoint, copied.source, copied.kinds)
         model = cls.from_parts(parts, copied.pool_choice, copied.verbose, copied.info_keywords)
         model.training.env_calls.restore(copied.env_calls)
         return model
@@ -444,9 +470,11 @@ class Agent:
     def with_seed(self: _Agent, seed: int) -> _Agent:
         """Make a new model with the same arguments, except for the seed."""
         model = type(self).__new__(type(self))
-        env: Any = self.evaluator.build() if self.policy_spec.needs_reference else None
+        kinds = self._kinds()
+        env: Any = self.evaluator.build() if any(kind.spec.needs_reference for kind in kinds) else None
         try:
-            selection = _new_selection(self.source, self.policy_spec, self.settings, check_seed(seed), env)
+            recipes = [trial.recipe for trial in self.selection.trials]
+            selection = _new_selection(self.source, kinds, check_seed(seed), env, recipes)
         finally:
             if env is not None:
                 close_env(env, self.source.name)
@@ -458,13 +486,16 @@ class Agent:
         """Copy the model, also into another process: the copy is what save and load would give."""
         return unpack, (pack(self._copied()),)
 
+    def _kinds(self) -> tuple[Kind, ...]:
+        """Policy and settings of each training that is left."""
+        return tuple(Kind(trial.training.spec, trial.training.settings) for trial in self.selection.trials)
+
     def _copied(self) -> Copied:
         return Copied(
             kind=type(self),
             checkpoint=self.snapshot(),
             source=self.source,
-            spec=self.policy_spec,
-            settings=self.settings,
+            kinds=self._kinds(),
             pool_choice=self.pool_choice,
             verbose=self.verbose,
             info_keywords=self.given_keywords,
@@ -517,7 +548,7 @@ class Agent:
         with self.alone("set_env()"):
             self.close()  # so that only one environment is open
             source = env if isinstance(env, EnvSource) else make_env_source(env)
-            check_env_fits(source, self.policy_spec, self.settings, self.pool_choice.n_workers)
+            check_env_fits(source, self._kinds(), self.pool_choice.n_workers)
             choice = self.pool_choice if source.vector_env is None else self.pool_choice._replace(n_workers=None)
             pool = make_pool(source, choice)
             evaluator = Evaluator(source, trainings_of(self.selection), pool)
@@ -725,25 +756,49 @@ class Agent:
         return tuple(dict.fromkeys((*self.given_keywords, *self.source.info_keywords, *self.source.found_keywords)))
 
 
-def _new_selection(source: EnvSource, spec: AnySpec, settings: Settings, seed: int, env: Env | Any) -> Selection:
-    """Make the trainings of a new model: trials that differ in their seeds, or a single one.
+def _recipes(policy: str | CustomPolicy | None, changes: Mapping[str, Any], env: Any) -> tuple[list[str], list[Kind]]:
+    """Return the recipes that race in an environment: their names, and the trainings' policies and settings."""
+    names, kinds, refused = list[str](), list[Kind](), list[ValueError]()
+    for recipe in recipes_for(env.observation_space, env.action_space, changes):
+        try:
+            kinds.append(Kind(spec_of(policy, recipe.settings, env), recipe.settings))
+            names.append(recipe.name)
+        except ValueError as error:  # the user's policy cannot have its noise
+            refused.append(error)
+    if not kinds:
+        raise refused[0]
+    return names, kinds
+
+
+def _new_selection(
+    source: EnvSource, kinds: Sequence[Kind], seed: int, env: Env | Any, recipes: Sequence[str] = ()
+) -> Selection:
+    """Make the trainings of a new model.
 
     Args:
         source: Source of the environments.
-        spec: The policy.
-        settings: The settings.
+        kinds: Policy and settings of each training; those of the first say how they are reduced to one.
         seed: The model's seed.
-        env: An environment for drawing the reference batch, if the policy needs one.
+        env: An environment for drawing the reference batch, if a policy needs one.
+        recipes: Names of the settings, if they differ.
     """
-    check_model_memory(spec, settings.archive_size, settings.trials)
-    reference = draw_reference(spec, source, env, seed, settings.on_env_error)
+    check_memory_of(kinds)
+    settings, calls = kinds[0].settings, EnvCalls()
+    needing = [kind.spec for kind in kinds if kind.spec.needs_reference]
+    reference = draw_reference(needing[0], source, env, seed, settings.on_env_error) if needing else None
     with _core.UsualFloats():
-        first = Training.start(settings, spec, seed, source.episode_limit, reference)
-        others = [
-            Training.start(settings, spec, trial_seed(seed, number), source.episode_limit, reference, first.env_calls)
-            for number in range(1, settings.trials)
+        trainings = [
+            Training.start(
+                kind.settings,
+                kind.spec,
+                trial_seed(seed, number),
+                source.episode_limit,
+                reference if kind.spec.needs_reference else None,
+                calls,
+            )
+            for number, kind in enumerate(kinds)
         ]
-    return Selection.start([first, *others], seed, settings.rungs, settings.trials_fraction)
+    return Selection.start(trainings, seed, settings.rungs, settings.trials_fraction, recipes)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import os
 import platform
 import reprlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import metadata
 from typing import IO, Any, NamedTuple
@@ -41,6 +41,7 @@ from fastes.training.training import Training
 
 _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py", "opencv-python", "opencv-python-headless")
 TRAININGS = "trainings"  # group of arrays whose names begin with the number of a training
+_OF_A_KIND = ("settings", "policy")  # keys of a training that differs in these from the one that is shown
 _NO_ENV = "env_not_kept"  # key of the reason if the environment is not described
 _KINDS_OF_AN_ENV: Kinds = {
     "id": lambda value: isinstance(value, str),
@@ -65,15 +66,30 @@ def _version(package: str) -> str | None:
         return None
 
 
+class Kind(NamedTuple):
+    """The part of a training that stays while it learns: its policy and its settings."""
+
+    spec: AnySpec
+    settings: Settings
+
+
 def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:
-    """Return a checkpoint of a model's trainings, and of how its environments are built."""
+    """Return a checkpoint of a model's trainings, and of how its environments are built.
+
+    Settings and policy are those of the training that the model shows; another has what differs from these beside its fields.
+    """
     training = selection.training
-    settings = training.settings.to_dict()
-    if not isinstance(settings["target_return"], str) and math.isinf(settings["target_return"]):
-        settings["target_return"] = "none" if settings["target_return"] > 0 else -1e308
-    if not isinstance(settings["step_timeout"], str) and math.isinf(settings["step_timeout"]):
-        settings["step_timeout"] = 1e308
-    fields, arrays = zip(*(trial.training.to_fields() for trial in selection.trials), strict=True)
+    settings = _json_settings(training.settings)
+    fields, arrays = list[dict[str, Any]](), list[Arrays]()
+    for each in (trial.training for trial in selection.trials):
+        own, its_arrays = each.to_fields()
+        if each.settings is not training.settings:
+            others = {name: value for name, value in _json_settings(each.settings).items() if value != settings[name]}
+            own |= {"settings": others} if others else {}
+        if each.spec is not training.spec and each.spec != training.spec:
+            own["policy"] = describe_policy(each.spec)
+        fields.append(own)
+        arrays.append(its_arrays)
     data: dict[str, Any] = {
         "seed": selection.seed,
         "env_name": source.name,
@@ -82,25 +98,41 @@ def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:
         "settings": settings,
         "policy": describe_policy(training.spec),
         "selection": selection.to_fields(),
-        "trainings": list(fields),
+        "trainings": fields,
         "versions": versions(torch=isinstance(training.spec, CustomSpec) and training.spec.kind == "TorchPolicy"),
     }
     named = {f"{number}.{name}": array for number, own in enumerate(arrays) for name, array in own.items()}
     groups = {TRAININGS: named}
-    if training.reference is not None:
-        groups["reference"] = {"observations": training.reference}
+    references = [each.training.reference for each in selection.trials if each.training.reference is not None]
+    if references:  # it depends on the model's seed and observations alone
+        groups["reference"] = {"observations": references[0]}
     if len(training.env_calls):
         data["env_calls"] = calls_to_json(training.env_calls)
     return Checkpoint(data, groups)
 
 
+def _json_settings(settings: Settings) -> dict[str, Any]:
+    """Return settings as JSON holds them, which has no infinity."""
+    values = settings.to_dict()
+    if not isinstance(values["target_return"], str) and math.isinf(values["target_return"]):
+        values["target_return"] = "none" if values["target_return"] > 0 else -1e308
+    if not isinstance(values["step_timeout"], str) and math.isinf(values["step_timeout"]):
+        values["step_timeout"] = 1e308
+    return values
+
+
 class Parts(NamedTuple):
-    """A checkpoint, and the source, spec and settings with which a model is set up before the trainings are read."""
+    """A checkpoint, and what a model is set up with before its trainings are read.
+
+    Attributes:
+        checkpoint: The file's content.
+        source: Builds the environments.
+        kinds: Policy and settings of each training.
+    """
 
     checkpoint: Checkpoint
     source: EnvSource
-    spec: AnySpec
-    settings: Settings
+    kinds: tuple[Kind, ...]
 
 
 def read_parts(
@@ -123,14 +155,11 @@ def read_parts(
     custom = policy if isinstance(policy, CustomPolicy) else None
     if policy is not None:
         changes["policy"] = custom.kind if custom else policy
-    spec = spec_from(checkpoint, custom)
-    if isinstance(spec, PolicySpec):
-        check_same_layers(checkpoint, spec, changes)
-    settings = settings_from(checkpoint, changes)
+    kinds = _kinds_from(checkpoint, custom, changes)
     source = source_from(checkpoint, env, env_kwargs)
     if env is not None:
         try:
-            check_env_fits(source, spec, settings, n_workers)
+            check_env_fits(source, kinds, n_workers)
         except TypeError as error:
             its_kwargs = (checkpoint.data["env"] or {}).get("kwargs")
             if isinstance(env, str) and env_kwargs is None and its_kwargs:
@@ -139,8 +168,58 @@ def read_parts(
                     "file was edited, or the environment has changed; pass env_kwargs="
                 ) from error
             raise
-    check_noise(spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
-    return Parts(checkpoint, source, spec, settings)
+    for kind in kinds:
+        check_noise(kind.spec, changes.get("action_noise", 0.0), changes.get("sample_actions", False))
+    return Parts(checkpoint, source, kinds)
+
+
+def _kinds_from(checkpoint: Checkpoint, policy: CustomPolicy | None, changes: dict[str, Any]) -> tuple[Kind, ...]:
+    """Return policy and settings of each training, with changes on top."""
+    kinds, common = list[Kind](), None
+    records = require(checkpoint.data, "trainings", list)
+    for view, record in zip(_one_by_one(checkpoint), records, strict=True):
+        is_common = not any(key in record for key in _OF_A_KIND)
+        if is_common and common is not None:
+            kinds.append(common)
+            continue
+        spec = spec_from(view, policy)
+        if isinstance(spec, PolicySpec):
+            check_same_layers(view, spec, changes)
+        kinds.append(Kind(spec, settings_from(view, changes)))
+        common = kinds[-1] if is_common else common
+    return tuple(kinds)
+
+
+def _one_by_one(checkpoint: Checkpoint) -> Iterator[Checkpoint]:
+    """Yield, for each training, the checkpoint as if it was its only one, with settings and policy of its own."""
+    data = checkpoint.data
+    records, common = require(data, "trainings", list), require(data, "settings", dict)
+    arrays = _arrays_by_training(checkpoint, len(records))
+    if not records:
+        raise damaged("trainings", records)
+    for number, record in enumerate(records):
+        if not isinstance(record, dict):
+            raise damaged(f"trainings.{number}", record)
+        own = record.get("settings", {})
+        if not isinstance(own, dict):
+            raise damaged(f"trainings.{number}.settings", own)
+        view = {**data, "settings": {**common, **own}, "policy": record.get("policy", data.get("policy"))}
+        named = {f"0.{name}": array for name, array in arrays[number].items()}
+        yield Checkpoint(view, {**checkpoint.arrays, TRAININGS: named})
+
+
+def _arrays_by_training(checkpoint: Checkpoint, trainings: int) -> list[Arrays]:
+    """Return the arrays of each training under their own names."""
+    arrays: dict[str, Arrays] = {str(number): {} for number in range(trainings)}
+    for name, array in require(checkpoint.arrays, TRAININGS, dict).items():
+        number, _, own_name = name.partition(".")
+        if number not in arrays:
+            raise CheckpointError(
+                f"the checkpoint's 'trainings' are {trainings}, and it has the array {name!r:.99} of none of them: the file "
+                "is damaged or was edited"
+            )
+        arrays[number][own_name] = array
+    return list(arrays.values())
 
 
 def print_versions(title: str, found: object) -> None:
@@ -251,33 +330,35 @@ def warn_of_functions(settings: Settings, path: str) -> None:
         )
 
 
-def check_env_fits(source: EnvSource, spec: AnySpec, settings: Settings, n_workers: int | None) -> None:
-    """Raise CheckpointMismatch if a policy does not fit the environment that was passed for it; call `check_for_workers`."""
+def check_env_fits(source: EnvSource, kinds: Sequence[Kind], n_workers: int | None) -> None:
+    """Raise CheckpointMismatch if a policy does not fit the environment that was passed; call `check_for_workers`."""
     env: Any = source() if source.vector_env is None else source.vector_env
     try:
         if source.vector_env is None:
             check_for_workers(env, n_workers)
-        kwargs, observations, actions = settings.policy_kwargs, env.observation_space, env.action_space
-        shape, flattened = obs_shape_of(observations)
-        head = spec.head and head_from(actions, kwargs)
-        if shape == spec.obs_shape and isinstance(spec, PolicySpec) and spec.image is not None:
-            own = make_policy_spec(settings.policy, observations, actions, kwargs).image
-            if own is not None and own != spec.image:
-                shown = values_in_words(observations, settings.policy)
-                raise CheckpointMismatch(
-                    f"env = {source.name!r} does not fit the policy: {_misfit_of_images(own, shown, spec.image)}"
-                )
+        for number, kind in enumerate(kinds):
+            if kind not in kinds[:number]:
+                _check_kind_fits(source.name, env.observation_space, env.action_space, kind)
     finally:
         if source.vector_env is None:
             close_env(env, source.name)
+
+
+def _check_kind_fits(name: str, observations: Any, actions: Any, kind: Kind) -> None:
+    spec, kwargs = kind.spec, kind.settings.policy_kwargs
+    shape, flattened = obs_shape_of(observations)
+    head = spec.head and head_from(actions, kwargs)
+    if shape == spec.obs_shape and isinstance(spec, PolicySpec) and spec.image is not None:
+        own = make_policy_spec(kind.settings.policy, observations, actions, kwargs).image
+        if own is not None and own != spec.image:
+            shown = values_in_words(observations, kind.settings.policy)
+            raise CheckpointMismatch(f"env = {name!r} does not fit the policy: {_misfit_of_images(own, shown, spec.image)}")
     if (shape, flattened, head) != (spec.obs_shape, spec.flattened, spec.head):
         offered, wanted = (
             f"observations {each}{' that are flattened' if is_flattened else ''} and {actions_in_words(its_head)}"
             for each, is_flattened, its_head in ((shape, flattened, head), (spec.obs_shape, spec.flattened, spec.head))
         )
-        raise CheckpointMismatch(
-            f"env = {source.name!r} does not fit the policy: it has {offered}, the policy was made for {wanted}"
-        )
+        raise CheckpointMismatch(f"env = {name!r} does not fit the policy: it has {offered}, the policy was made for {wanted}")
 
 
 def _misfit_of_images(own: ImageConvolution, shown: str, stored: ImageConvolution) -> str:
@@ -315,13 +396,12 @@ def _reference_in(arrays: Arrays, spec: AnySpec) -> npt.NDArray[Any] | None:
     return batch
 
 
-def selection_from(checkpoint: Checkpoint, settings: Settings, spec: AnySpec, episode_limit: int | None) -> Selection:
+def selection_from(checkpoint: Checkpoint, kinds: Sequence[Kind], episode_limit: int | None) -> Selection:
     """Return the trainings of a checkpoint.
 
     Args:
         checkpoint: The file's content.
-        settings: The file's settings, with what is changed on loading.
-        spec: The file's policy.
+        kinds: Policy and settings of each training, with what is changed on loading.
         episode_limit: The environment's, None if unknown.
 
     Raises:
@@ -341,30 +421,31 @@ def selection_from(checkpoint: Checkpoint, settings: Settings, spec: AnySpec, ep
             stacklevel=level_outside(),
         )
     records = require(checkpoint.data, "trainings", list)
-    selection = require(checkpoint.data, "selection", dict)
-    check_model_memory(spec, settings.archive_size, len(records))
-    arrays: dict[str, Arrays] = {str(number): {} for number in range(len(records))}
-    for name, array in require(checkpoint.arrays, TRAININGS, dict).items():
-        number, _, own_name = name.partition(".")
-        if number not in arrays:
-            raise CheckpointError(
-                f"the checkpoint's 'trainings' are {len(arrays)}, and it has the array {name!r:.99} of none of them: the file "
-                "is damaged or was edited"
-            )
-        arrays[number][own_name] = array
-    reference = _reference_in(checkpoint.arrays.get("reference", {}), spec)
-    calls, factor = EnvCalls(_env_calls_in(checkpoint)), 1.0  # a sigma that adapts is a number, before and now
-    if settings.sigma_adaptation != "none":
-        saved = require(checkpoint.data, "settings", dict)
-        factor = float(settings.sigma) / saved.get("sigma", Settings().sigma)  # type: ignore[arg-type]
-    trainings = []
-    for number, (fields, own) in enumerate(zip(records, arrays.values(), strict=True)):
+    check_memory_of(kinds)
+    arrays = _arrays_by_training(checkpoint, len(records))
+    batch = checkpoint.arrays.get("reference", {})
+    needing = [kind.spec for kind in kinds if kind.spec.needs_reference]
+    reference = _reference_in(batch, needing[0] if needing else kinds[0].spec)
+    calls, trainings = EnvCalls(_env_calls_in(checkpoint)), list[Training]()
+    for number, (view, kind) in enumerate(zip(_one_by_one(checkpoint), kinds, strict=True)):
+        factor = 1.0  # a sigma that adapts is a number, before and now
+        if kind.settings.sigma_adaptation != "none":
+            saved = require(view.data, "settings", dict)
+            factor = float(kind.settings.sigma) / saved.get("sigma", Settings().sigma)  # type: ignore[arg-type]
+        own = reference if kind.spec.needs_reference else None
         try:
-            new = Training.start(settings, spec, 0, episode_limit, reference, calls)
+            new = Training.start(kind.settings, kind.spec, 0, episode_limit, own, calls)
         except ValueError as error:  # a file that was edited, or settings that are given, ask for more than a checkpoint holds
             raise CheckpointMismatch(f"the checkpoint does not fit its settings: {shorten(error)}") from error
-        trainings.append(new.from_fields(f"trainings.{number}", fields, own, factor))
-    return Selection.from_fields("selection", selection, seed_from(checkpoint), trainings)
+        fields = {name: value for name, value in records[number].items() if name not in _OF_A_KIND}
+        trainings.append(new.from_fields(f"trainings.{number}", fields, arrays[number], factor))
+    return Selection.from_fields("selection", require(checkpoint.data, "selection", dict), seed_from(checkpoint), trainings)
+
+
+def check_memory_of(kinds: Sequence[Kind]) -> None:
+    """Raise OSError if the trainings of these kinds take more memory than there is."""
+    largest = max(kinds, key=lambda kind: kind.spec.num_params)
+    check_model_memory(largest.spec, max(kind.settings.archive_size for kind in kinds), len(kinds))
 
 
 def _env_calls_in(checkpoint: Checkpoint) -> tuple[EnvCall, ...]:

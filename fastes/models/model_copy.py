@@ -13,11 +13,9 @@ import cloudpickle
 
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs.source import EnvSource, MissingEnv
-from fastes.models.checkpointing import source_from
-from fastes.policies.custom_policy import AnySpec
+from fastes.models.checkpointing import Kind, source_from
 from fastes.pools.pool import PoolChoice
 from fastes.rollout.env_calls import EnvCall
-from fastes.settings.settings import Settings
 
 
 class Copied(NamedTuple):
@@ -26,7 +24,7 @@ class Copied(NamedTuple):
     Attributes:
         kind: The model's class, whose from_copied makes a model of this.
         checkpoint: The content that save writes.
-        source, spec, settings: With functions and custom policies, which a checkpoint cannot hold.
+        source, kinds: With functions and custom policies, which a checkpoint cannot hold.
         pool_choice, verbose, info_keywords: The constructor's arguments.
         env_calls: Calls of environments, with arguments that a checkpoint cannot hold.
         extras: Values of a derived class.
@@ -35,8 +33,7 @@ class Copied(NamedTuple):
     kind: Any
     checkpoint: Checkpoint
     source: EnvSource
-    spec: AnySpec
-    settings: Settings
+    kinds: tuple[Kind, ...]
     pool_choice: PoolChoice
     verbose: int
     info_keywords: tuple[str, ...] = ()

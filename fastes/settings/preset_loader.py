@@ -25,7 +25,7 @@ __all__ = ["DEFAULT", "GENERAL", "all_presets", "choose_settings", "load_preset"
 
 DEFAULT = "default"  # what each setting has by itself
 GENERAL = "general"  # the preset of environments that have none of their own
-NO_SETTINGS = ("source", "made_for")  # keys of a preset beside its settings
+NO_SETTINGS = ("source", "made_for", "race")  # keys of a preset beside its settings
 GAMES = "atari"  # the preset of games that have none of their own
 _GAME = re.compile(r"ALE/[A-Za-z0-9]+-v5")  # no memory, which is ALE/<Game>-ram-v5
 _FAR = 4  # times the preset's population_size, or that part of it
@@ -51,6 +51,11 @@ def load_preset(name: str) -> dict[str, Any]:
     if name not in presets:
         raise ValueError(f"unknown preset {name!r}: expected one of {sorted(presets)}{suggest(name, presets)}")
     return {key: value for key, value in presets[name].items() if key not in NO_SETTINGS}
+
+
+def has_preset(env_id: str) -> bool:
+    """Whether an environment id has a preset: its own, or that of all Atari games."""
+    return env_id in all_presets() or bool(_GAME.fullmatch(env_id))
 
 
 def preset_for(env_id: str, changes: Mapping[str, Any] = MappingProxyType({})) -> str:
@@ -98,8 +103,8 @@ def choose_settings(
 ) -> Settings:
     """Return a preset's settings with the given changes on top.
 
-    Warns of a population_size far from the preset's together with the preset's own learning_rate, except for `default` and
-    `general`, whose rates were tuned on no environment.
+    Warns of a population_size far from the preset's together with the preset's own learning_rate, except for `default`,
+    `general` and the recipes of races, whose rates were tuned on no single environment.
 
     Args:
         env_name: The environment's id.
@@ -119,7 +124,8 @@ def choose_settings(
     if isinstance(given := changes.get("policy_kwargs", {}), Mapping):
         merged["policy_kwargs"] = on_top_of(base.get("policy_kwargs", {}), base.get("policy"), given, merged.get("policy"))
     settings = Settings().changed(**merged)
-    if name not in (DEFAULT, GENERAL) and "population_size" in changes and "learning_rate" not in changes:
+    tuned = name not in (DEFAULT, GENERAL) and "race" not in all_presets()[name]
+    if tuned and "population_size" in changes and "learning_rate" not in changes:
         _warn_of_unscaled_rate(name, base.get("population_size", Settings().population_size), settings)
     return settings
 

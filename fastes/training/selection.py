@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoints.field_checks import Kinds, check_record, damaged, is_count
+from fastes.checkpoints.field_checks import Kinds, check_record, damaged, is_count, is_number_or_none
 from fastes.es.perturbations import draw_eval_seeds
+from fastes.rollout.batch import Batch
 from fastes.training.counters import Counters
 from fastes.training.evaluation import Evaluation
 from fastes.training.training import Training
 
 TRIAL_EPISODES = 10  # noise-free episodes that score a trial after a rung
+LEAST_GENERATIONS = 3  # of each recipe in the first rung of a race
 MOST_TRIALS, MOST_RUNGS = 10_000, 14
 _RUNGS = 2**31  # in place of a generation's number, and those below for later rungs: the scoring episodes' own seeds
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of trials that lie far from those of other runs
@@ -29,11 +31,16 @@ class Trial(NamedTuple):
         number: From 0.
         training: Its present state.
         rung_timesteps: Steps that its candidates have made in the running rung.
+        recipe: The name of its settings; '' if all trials have the same.
+        recent_return: Mean return of the last generation's candidates; -inf before the first. It ranks trials whose
+            noise-free episodes are equally good, as where only an action that is drawn by chance finds a reward.
     """
 
     number: int
     training: Training
     rung_timesteps: int = 0
+    recipe: str = ""
+    recent_return: float = -math.inf
 
 
 class Rung(NamedTuple):
@@ -89,15 +96,25 @@ class Selection:
     last_rung: Rung | None = None
 
     @classmethod
-    def start(cls, trainings: Sequence[Training], seed: int, rungs: int, fraction: float) -> Selection:
-        """A selection among new trainings. They may differ in any setting; a checkpoint holds those of the shown one alone."""
-        trials = tuple(Trial(number, training) for number, training in enumerate(trainings))
+    def start(
+        cls, trainings: Sequence[Training], seed: int, rungs: int, fraction: float, recipes: Sequence[str] = ()
+    ) -> Selection:
+        """A selection among new trainings, which may differ in any setting. recipes: their names if they do."""
+        names = recipes or [""] * len(trainings)
+        trials = tuple(
+            Trial(number, training, recipe=name) for number, (training, name) in enumerate(zip(trainings, names, strict=True))
+        )
         return cls(trials, seed, rung_sizes(len(trials), rungs), fraction)
 
     @property
     def is_open(self) -> bool:
         """Whether several trials are left."""
         return len(self.trials) > 1
+
+    @property
+    def is_new_race(self) -> bool:
+        """Whether it is a race of recipes in which nothing was played yet."""
+        return self.is_open and bool(self.trials[0].recipe) and not self.num_timesteps and not self.last_rung
 
     @property
     def present(self) -> Trial:
@@ -164,14 +181,21 @@ class Selection:
         total = (0 if anew else self.num_timesteps) + timesteps
         budget = total if timesteps else min(self.budget or total, total)
         new = replace(self, budget=budget, dropped=Counters() if anew else self.dropped)
-        goes_on = not anew and budget == self.budget  # towards the same end: each keeps its own
+        if anew or budget != self.budget:
+            return new._with_own_budgets(timesteps, anew)
 
-        def own(trial: Trial) -> int:
-            counters = trial.training.counters
-            return counters.budget - counters.num_timesteps if goes_on else new._own_timesteps(trial, timesteps)
+        def left(counters: Counters) -> int:  # towards the same end: each keeps its own
+            return counters.budget - counters.num_timesteps
 
-        trials = (trial._replace(training=trial.training.with_budget(own(trial), anew)) for trial in self.trials)
-        return replace(new, trials=tuple(trials))
+        return new._each(lambda training: training.with_budget(left(training.counters), anew=False))
+
+    def _with_own_budgets(self, timesteps: int, anew: bool = False) -> Selection:
+        """The selection whose trials share these steps to come."""
+        trials = (
+            trial._replace(training=trial.training.with_budget(self._own_timesteps(trial, timesteps), anew))
+            for trial in self.trials
+        )
+        return replace(self, trials=tuple(trials))
 
     def _own_timesteps(self, trial: Trial, timesteps: int) -> int:
         """Steps that a trial has from now on if it wins."""
@@ -197,13 +221,16 @@ class Selection:
         before = self.trials[place]
         played = training.counters.num_timesteps - before.training.counters.num_timesteps
         after = before._replace(training=training, rung_timesteps=before.rung_timesteps + played)
+        if training.report is not None and training.report is not before.training.report:
+            after = after._replace(recent_return=training.report.record.return_mean)
         return replace(self, trials=(*self.trials[:place], after, *self.trials[place + 1 :]))
 
     def after_rung(self, scored: Mapping[int, Evaluation], is_last: bool) -> Selection:
         """The selection after a rung: the better trials go on from their own state.
 
         Args:
-            scored: Each trial's noise-free episodes, by its number. The mean ranks it; of equal ones the first goes on.
+            scored: Each trial's noise-free episodes, by its number. The mean ranks it; of equal ones the one whose last
+                candidates were better goes on, then the first.
             is_last: Whether one alone goes on, as the budget is spent.
         """
         trials = []
@@ -211,7 +238,7 @@ class Selection:
             counters = trial.training.counters.with_evaluation(scored[trial.number].timesteps)
             trials.append(trial._replace(training=trial.training._replace(counters=counters)))
         scores = {number: evaluation.mean for number, evaluation in scored.items()}
-        ranked = sorted(trials, key=lambda trial: (-scores[trial.number], trial.number))
+        ranked = sorted(trials, key=lambda trial: (-scores[trial.number], -trial.recent_return, trial.number))
         is_last = is_last or self.rung + 1 >= len(self.sizes)
         kept = 1 if is_last else self.sizes[self.rung + 1]
         order = tuple((trial.number + 1, scores[trial.number]) for trial in ranked)
@@ -222,6 +249,29 @@ class Selection:
             rung=min(self.rung + 1, len(self.sizes) - 1),
             last_rung=Rung(self.rung + 1, len(self.sizes), order, kept),
         )
+
+    def measured(self, batch: Batch) -> Selection:
+        """The selection of a new race after the first candidates of trial 0, from which nothing is learned.
+
+        All trainings start with the statistics of these observations. The last recipes are left out if the budget is too small
+        for them: the first rung has LEAST_GENERATIONS generations of each at least, while episodes are as long as these.
+        """
+        length = float(batch.lengths.mean()) / batch.per_candidate
+        costs = [
+            length * trial.training.settings.population_size * trial.training.settings.episodes_at(1.0) for trial in self.trials
+        ]
+        count, rungs = len(self.trials), len(self.sizes)
+        while count > 1:
+            sizes = rung_sizes(count, rungs)
+            part = self.fraction * self.budget / (len(sizes) * count)
+            if part * count >= LEAST_GENERATIONS * sum(costs[:count]):
+                break
+            count -= 1
+        first, *others = self.trials[:count]
+        seen = [trial._replace(training=trial.training.with_observations(batch, first.training)) for trial in others]
+        trials = (first._replace(training=first.training.warmed_up(batch)), *seen)
+        new = replace(self, trials=trials, sizes=rung_sizes(count, rungs), focus=0)
+        return new._with_own_budgets(self.budget - new.num_timesteps)
 
     def decided(self, number: int | None = None) -> Selection:
         """The selection that one trial has won without a rung: it is solved, or was given parameters."""
@@ -278,7 +328,7 @@ class Selection:
             "sizes": list(self.sizes),
             "fraction": self.fraction,
             "dropped": self.dropped.to_fields(),
-            "trials": [{"number": trial.number, "rung_timesteps": trial.rung_timesteps} for trial in self.trials],
+            "trials": [_fields_of(trial) for trial in self.trials],
         }
 
     @classmethod
@@ -305,12 +355,29 @@ class Selection:
         if len(numbers) > 1 and len(numbers) != sizes[values["rung"]]:
             raise damaged(f"{place}.sizes", values["sizes"])
         trials = tuple(
-            Trial(record["number"], training, record["rung_timesteps"])
+            Trial(
+                record["number"],
+                training,
+                record["rung_timesteps"],
+                record["recipe"],
+                -math.inf if record["recent_return"] is None else record["recent_return"],
+            )
             for record, training in zip(records, trainings, strict=True)
         )
         dropped = Counters.from_fields(f"{place}.dropped", values["dropped"])
         how = values["fraction"], values["focus"], values["rung"], values["budget"]
         return cls(trials, seed, sizes, *how, dropped=dropped)
+
+
+def _fields_of(trial: Trial) -> dict[str, Any]:
+    """JSON values of a trial, without its training."""
+    recent = trial.recent_return if math.isfinite(trial.recent_return) else None
+    return {
+        "number": trial.number,
+        "rung_timesteps": trial.rung_timesteps,
+        "recipe": trial.recipe,
+        "recent_return": recent,
+    }
 
 
 def rung_sizes(trials: int, rungs: int) -> tuple[int, ...]:
@@ -343,4 +410,9 @@ _KINDS: Kinds = {
     "dropped": lambda value: isinstance(value, dict),
     "trials": lambda value: isinstance(value, list) and 0 < len(value) <= MOST_TRIALS,
 }
-_KINDS_OF_A_TRIAL: Kinds = {"number": is_count, "rung_timesteps": is_count}
+_KINDS_OF_A_TRIAL: Kinds = {
+    "number": is_count,
+    "rung_timesteps": is_count,
+    "recipe": lambda value: isinstance(value, str) and len(value) < 100,
+    "recent_return": is_number_or_none,
+}

@@ -106,6 +106,8 @@ class Trainer:
         self.out_of_time, self._aside = False, None
         self._pool_steps, self._is_late = self.evaluator.steps_played(), False
         self._pace = Pace(time.perf_counter())
+        if self.selection.is_new_race:
+            await self._measure()
         while self.selection.is_open and not self._is_over:
             is_whole = await self._play_rung()
             if is_whole and not self._is_over:
@@ -240,6 +242,12 @@ class Trainer:
                 self.selection = self.selection.with_training(training, number)
 
     # --- several trials ---------------------------------------------------------------------------------------------
+
+    async def _measure(self) -> None:
+        """Play a few candidates before a race: their lengths decide how many recipes the budget allows."""
+        trial = self.selection.present
+        batch = await self._player(trial.number).warm_up(trial.training)
+        self._become(self.selection.measured(batch))
 
     async def _play_rung(self) -> bool:
         """Play all trials that have steps left in the rung, side by side. They commit in turn, always in the same order.

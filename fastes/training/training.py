@@ -274,6 +274,11 @@ class Training:
         """The training with the observations and steps of candidates from which nothing was learned."""
         return self._replace(normalizer=self._merged(batch), counters=self.counters.with_warm_up(batch))
 
+    def with_observations(self, batch: Batch, of: Training) -> Training:
+        """The training with the observations of another one's candidates, if its statistics are of the same values."""
+        same = of.spec.obs_size == self.spec.obs_size and of.settings.normalize_obs and self.settings.normalize_obs
+        return self._replace(normalizer=self._merged(batch)) if same else self
+
     def after_evaluation(self, finished: FinishedEvaluation) -> Training:
         """The training once an evaluation is known; one that was reported before counts no more."""
         if finished.pending.already_reported:

@@ -1,0 +1,179 @@
+"""Risk: a race of recipes depends on the workers or on a stop, forgets the user's settings, or is too large for its budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from envs_for_tests import AnySpaces
+from gymnasium import spaces
+from training import assert_same_state
+
+from fastes import CallablePolicy, Callback, FastES
+from fastes.settings.preset_loader import all_presets
+from fastes.settings.recipes import AUTO, FRACTION, RUNGS, recipes_for
+from fastes.training.selection import LEAST_GENERATIONS, Rung
+from fastes.training.training import Training
+
+BOX, CHOICES = spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Discrete(3)
+BUDGET = 60_000
+
+
+class Unknown(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """CartPole behind a wrapper, for which there is no preset."""
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("CartPole-v1"))
+
+
+def racing(n_workers: int = 0, seed: int = 3, **settings: Any) -> FastES:
+    return FastES(Unknown, preset=AUTO, n_workers=n_workers, seed=seed, target_return="none", **settings)
+
+
+class Rungs(Callback):
+    """What raced, and how it ended."""
+
+    def __init__(self) -> None:
+        self.rungs: list[Rung] = []
+        self.recipes: list[list[str]] = []
+
+    def on_rung(self, model: FastES, rung: Rung) -> None:
+        self.rungs.append(rung)
+        self.recipes.append([trial.recipe for trial in model.selection.trials])
+
+
+def test_the_winner_of_a_race_goes_on_with_its_own_policy_and_settings() -> None:
+    watch = Rungs()
+    with racing() as model:
+        raced = {trial.number: (trial.recipe, trial.training.spec) for trial in model.selection.trials}
+        model.learn(BUDGET, watch)
+        winner = model.selection.present
+        assert len({recipe for recipe, _ in raced.values()}) == len(raced) > 2
+        assert watch.rungs[-1].winner == winner.number + 1
+        assert raced[winner.number] == (winner.recipe, model.policy_spec)
+        assert model.num_timesteps >= BUDGET > 0.5 * BUDGET > model.selection.dropped.num_timesteps
+        assert model.predict(model.env.reset(seed=0)[0], deterministic=True)[0] in (0, 1)
+
+
+def test_a_race_has_the_same_bits_on_any_number_of_workers() -> None:
+    with racing() as one, racing(n_workers=2) as two:
+        assert_same_state(one.learn(BUDGET).snapshot(), two.learn(BUDGET).snapshot())
+
+
+@pytest.mark.parametrize("stop_after", [1, 5, 12])
+def test_a_race_that_was_stopped_and_loaded_ends_as_one_that_was_not(stop_after: int, tmp_path: Path) -> None:
+    """Stopped in the first rung, where all policies are in the file, and later."""
+    calls = iter(range(10**6))
+    with racing() as whole, racing() as first:
+        expected = whole.learn(BUDGET).snapshot()
+        first.learn(BUDGET, lambda *_: next(calls) < stop_after)
+        first.save(tmp_path / "m.zip")
+        assert first.num_timesteps < BUDGET
+    with FastES.load(tmp_path / "m.zip", Unknown, n_workers=0) as again:
+        assert [t.recipe for t in again.selection.trials] == [t.recipe for t in first.selection.trials]
+        assert [t.training.settings for t in again.selection.trials] == [t.training.settings for t in first.selection.trials]
+        again.learn(BUDGET - again.num_timesteps, reset_num_timesteps=False)
+        assert_same_state(expected, again.snapshot())
+
+
+def test_learn_again_goes_on_with_the_winner() -> None:
+    with racing() as model:
+        winner = model.learn(BUDGET).selection.present
+        model.learn(2000, reset_num_timesteps=False)
+        assert (model.selection.present.recipe, model.selection.present.number) == (winner.recipe, winner.number)
+        assert model.generation > winner.training.generation
+
+
+def test_the_users_settings_are_kept_in_all_recipes() -> None:
+    given = {"sigma": 0.123, "population_size": 6, "policy": "LinearPolicy"}
+    for recipe in recipes_for(BOX, CHOICES, given):
+        assert {name: getattr(recipe.settings, name) for name in given} == given
+
+
+def test_recipes_that_differ_in_nothing_are_dropped() -> None:
+    alike = {"policy": "LinearPolicy", "policy_kwargs": {"use_bias": True}, "optimizer": "adam", "momentum": 0.9, "sigma": 0.1}
+    alike |= {"shaping": "centered_ranks", "population_size": 16, "learning_rate": 0.1, "top_fraction": 1.0, "obs_clip": 5.0}
+    alike |= {"sigma_adaptation": "none", "episodes_per_candidate": 1, "sample_actions": False}
+    assert len(recipes_for(BOX, CHOICES, alike)) == 1
+    assert len(recipes_for(BOX, CHOICES, {**alike, "sample_actions": True})) == 1
+
+
+def test_a_setting_that_a_recipe_cannot_have_leaves_it_out() -> None:
+    """A schedule of sigma excludes a sigma that adapts; a recipe for choices excludes other actions."""
+    everything = {recipe.name for recipe in recipes_for(BOX, CHOICES, {})}
+    scheduled = {recipe.name for recipe in recipes_for(BOX, CHOICES, {"sigma": "lin_0.1_0.05"})}
+    adapting = {name for name in everything if all_presets()[name].get("sigma_adaptation", "none") != "none"}
+    assert adapting
+    assert scheduled == everything - adapting
+    sampled = {name for name in everything if all_presets()[name].get("sample_actions")}
+    assert sampled
+    assert {recipe.name for recipe in recipes_for(BOX, BOX, {})} == everything - sampled
+    with pytest.raises(ValueError, match="sigma"):
+        recipes_for(BOX, CHOICES, {"sigma": -1.0})
+
+
+def test_the_recipes_for_images_are_others() -> None:
+    images = spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    assert {recipe.settings.policy for recipe in recipes_for(images, CHOICES, {})} == {"CnnPolicy"}
+
+
+def test_trials_is_how_many_trainings_race() -> None:
+    several = len(recipes_for(BOX, CHOICES, {}))
+    more = recipes_for(BOX, CHOICES, {"trials": several + 1})
+    assert [recipe.name for recipe in more] == [*(recipe.name for recipe in more[:several]), more[0].name]
+    assert {(r.settings.trials, r.settings.rungs, r.settings.trials_fraction) for r in more} == {(several + 1, RUNGS, FRACTION)}
+    with racing(trials=1) as model:
+        assert not model.selection.is_open
+        model.learn(1000)
+
+
+def test_a_small_budget_races_fewer_recipes() -> None:
+    """Each has some generations in the first rung, while episodes are as long as the first ones."""
+    counts = []
+    for budget in (300, 10_000, 20_000, 200_000):
+        watch = Rungs()
+        with racing(seed=1) as model:
+            model.learn(budget, watch)
+            counts.append(len(watch.rungs[0].scores) if watch.rungs else 1)
+            assert model.num_timesteps >= budget
+    assert counts == sorted(counts)
+    assert counts[0] == 1 < counts[1] < counts[-1] == len(recipes_for(BOX, CHOICES, {}))
+    assert LEAST_GENERATIONS > 1
+
+
+def test_a_race_starts_with_the_observations_of_one_recipe() -> None:
+    begun: list[Training] = []
+    with racing() as model:
+        model.learn(BUDGET, lambda own, _: bool(begun.extend(t.training for t in own.selection.trials)))
+    measured, others = begun[0], begun[1:]
+    assert len(others) > 1
+    assert {each.generation for each in others} == {0}
+    assert {each.normalizer.count for each in others} == {measured.counters.warm_up_timesteps} != {0}
+    assert {each.counters.num_timesteps for each in others} == {0}
+
+
+def test_a_preset_is_used_where_the_environment_has_one() -> None:
+    with FastES("CartPole-v1", preset=AUTO, n_workers=0) as auto, FastES("CartPole-v1", n_workers=0) as own:
+        assert auto.settings == own.settings
+        assert not auto.selection.trials[0].recipe
+
+
+def test_a_custom_policy_races_with_those_recipes_that_it_can_have() -> None:
+    def act(parameters: Any, observation: Any) -> int:
+        return int(observation @ parameters > 0)
+
+    with FastES(Unknown, CallablePolicy(act, 4), preset=AUTO, n_workers=0, seed=0, target_return="none") as model:
+        assert len(model.selection.trials) > 1
+        assert not any(trial.training.settings.sample_actions for trial in model.selection.trials)
+        model.learn(20_000)
+
+
+def test_spaces_of_all_kinds_have_a_race() -> None:
+    for observations in (BOX, CHOICES, spaces.Dict({"a": BOX, "b": CHOICES}), spaces.MultiBinary(4)):
+        for actions in (BOX, CHOICES, spaces.MultiDiscrete([2, 3])):
+            env = AnySpaces(observations, actions)
+            with FastES(env, preset=AUTO, n_workers=0, seed=0) as model:
+                assert model.learn(2000).num_timesteps >= 2000
