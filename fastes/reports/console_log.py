@@ -41,6 +41,8 @@ class ConsoleLog(Callback):
     def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
         self._begin()
         self._trials = model.selection.is_open
+        if model.selection.is_new_race:
+            self._write(race_line(model))
         if model.training.cuts_endless_episodes:
             self._write(limit_line(model))
 
@@ -127,15 +129,27 @@ def limit_line(model: Model) -> str:
     )
 
 
+def race_line(model: Model) -> str:
+    """Return a line about the recipes that are about to race."""
+    selection = model.selection
+    names = [trial.recipe for trial in selection.trials]
+    return (
+        f"{model.source.name} has no preset: up to {len(names)} recipes race in the first {selection.fraction:.0%} of the "
+        f"budget ({', '.join(names[:-1])} and {names[-1]})"
+    )
+
+
 def rung_lines(rung: Rung, trials: int) -> Iterator[str]:
     """Yield lines about the end of a rung: the trials' scores, and which trials continue."""
-    where = f"rung {rung.number} of {rung.of}" if rung.of > 1 else f"{trials} trials"
-    yield f"{where}: {', '.join(f'trial {trial} {score:.1f}' for trial, score in rung.scores)}"
-    on = sorted(trial for trial, _ in rung.scores[: rung.kept])
+    what = "recipe" if rung.recipes else "trial"
+    where = f"rung {rung.number} of {rung.of}" if rung.of > 1 else f"{trials} {what}s"
+    names = rung.recipes or tuple(f"trial {trial}" for trial, _ in rung.scores)
+    yield f"{where}: {', '.join(f'{name} {score:.1f}' for name, (_, score) in zip(names, rung.scores, strict=True))}"
+    on = list(rung.recipes[: rung.kept]) or [str(trial) for trial in sorted(trial for trial, _ in rung.scores[: rung.kept])]
     if len(on) == 1:
-        yield f"{where}: trial {on[0]} goes on alone"
+        yield f"{where}: {'' if rung.recipes else 'trial '}{on[0]} goes on alone"
     else:
-        yield f"{where}: trials {', '.join(map(str, on[:-1]))} and {on[-1]} go on"
+        yield f"{where}: {what}s {', '.join(on[:-1])} and {on[-1]} go on"
 
 
 class _Column(NamedTuple):

@@ -79,7 +79,7 @@ class StatisticsWarnings:
             self._say(
                 "equal",
                 f"in {_EQUAL} generations up to {generation} all candidates had the same return, so nothing could be learned: "
-                "raise sigma, or give rewards that tell small improvements",
+                f"{_exploring(training)}raise sigma, or give rewards that tell small improvements",
             )
 
     def _check_unbeaten(self, training: Training, finished: FinishedEvaluation) -> None:
@@ -100,6 +100,14 @@ class StatisticsWarnings:
         if kind not in self._said:
             self._said.add(kind)
             warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
+
+
+def _exploring(training: Training) -> str:
+    """Return advice to draw actions, if the policy chooses among actions and does not draw them yet."""
+    head = training.spec.head
+    if head is None or head.noise != "sample_actions" or training.settings.sample_actions:
+        return ""
+    return "pass sample_actions=True (--sample-actions), which explores within each episode, "
 
 
 def _all_equal(batch: Batch, finished: FinishedEvaluation | None) -> bool:

@@ -6,8 +6,9 @@ import io
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,6 +66,7 @@ class Curve(NamedTuple):
         steps, returns: The finite evaluations, float64 (evaluations,).
         trials: The trial of each evaluation, float64 (evaluations,); empty for a training without trials.
         rung_ends: The rungs that have ended.
+        recipes: The name of each trial's settings, by its number; empty if all trials have the same.
         alike: Equal for trainings that differ only in their seeds.
         outcome: None if training has not ended.
     """
@@ -75,6 +77,7 @@ class Curve(NamedTuple):
     target: float = math.inf
     trials: Numbers = np.zeros(0)
     rung_ends: tuple[RungEnd, ...] = ()
+    recipes: Mapping[int, str] = MappingProxyType({})
     alike: object = None
     outcome: Outcome | None = None
 
@@ -125,6 +128,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         _number(noted.get("target_return"), _number(settings.get("target_return"), math.inf)),
         trials,
         _rung_ends(sessions),
+        _recipes(sessions),
         (noted.get("env"), noted.get("env_kwargs"), alike) if settings else None,
         _outcome(noted.get("result"), steps),
     )
@@ -221,6 +225,19 @@ def _rung_ends(sessions: list[dict[str, Any]]) -> tuple[RungEnd, ...]:
     return tuple(RungEnd(at, found[at]) for at in sorted(found))
 
 
+def _recipes(sessions: list[dict[str, Any]]) -> dict[int, str]:
+    """Return the recipes that raced, by the number of their trial."""
+    found = dict[int, str]()
+    for session in sessions:
+        noted = session.get("run", {}).get("rungs")
+        for rung in noted if isinstance(noted, list) else []:
+            names = rung.get("recipes") if isinstance(rung, dict) else None
+            for trial, name in names.items() if isinstance(names, dict) else ():
+                if trial.isdecimal() and len(trial) < 10:
+                    found[int(trial)] = str(name)
+    return found
+
+
 def _winner_of(rung: dict[str, Any]) -> int:
     """Return the trial that was left after a rung; 0 if several were."""
     scores = rung.get("scores")
@@ -297,9 +314,11 @@ def _draw_one(axes: Any, curve: Curve) -> None:
     colour = _COLOURS[0]
     _draw_rungs(axes, curve)
     label: str | None = "another trial"
-    for trial in sorted({*curve.trials.tolist()} - {curve.leader}):
+    for number, trial in enumerate(sorted({*curve.trials.tolist()} - {curve.leader})):
         steps, returns = curve.of_trial(trial)
-        axes.plot(steps, smoothed(returns), color="#9aa3b2", linewidth=1.2, label=label, zorder=2)
+        recipe = curve.recipes.get(int(trial))
+        other = _COLOURS[1 + number % (len(_COLOURS) - 1)] if recipe else "#9aa3b2"
+        axes.plot(steps, smoothed(returns), color=other, linewidth=1.2, label=recipe or label, zorder=2)
         label = None
     steps, returns = curve.of_trial(curve.leader)
     few = len(steps) < _LEAST_SMOOTHED
@@ -308,6 +327,8 @@ def _draw_one(axes: Any, curve: Curve) -> None:
         markeredgewidth=0, label="one evaluation", zorder=2,
     )  # fmt: skip
     line = "evaluations, joined" if few else "running median"
+    if winner := curve.recipes.get(int(curve.leader)):
+        line = f"{winner}, {line}"
     axes.plot(steps, smoothed(returns), color=colour, linewidth=1.2 if few else 2.2, label=line, zorder=4)
     if len(returns) >= _LEAST_SMOOTHED:
         low, high = running(returns, *_BAND)
@@ -346,7 +367,7 @@ def _draw_rungs(axes: Any, curve: Curve) -> None:
         if number:
             axes.axvline(begin, color="#9aa3b2", linewidth=0.8, zorder=1)
         is_decided = number and curve.rung_ends[number - 1].winner
-        name = "the best trial goes on" if is_decided else f"rung {number + 1}"
+        name = f"the best {'recipe' if curve.recipes else 'trial'} goes on" if is_decided else f"rung {number + 1}"
         axes.annotate(
             *(name, (begin, 1.0)), xycoords=("data", "axes fraction"), xytext=(3, -4), textcoords="offset points",
             fontsize=9, color="#5b6472", va="top", rotation=90 if narrow else 0,

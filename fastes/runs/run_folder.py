@@ -187,6 +187,12 @@ class RunFolder(Callback):
         if self._config:
             scores = {str(trial): score if math.isfinite(score) else "not finite" for trial, score in rung.scores}
             noted = {"at_timesteps": model.num_timesteps, "kept": rung.kept, "scores": scores}
+            if rung.recipes:
+                noted["recipes"] = dict(zip(scores, rung.recipes, strict=True))
+            if rung.winner and rung.recipes:  # the settings that were found, as of a training without a race
+                found = {**model.settings.to_dict(), "trials": 1, "rungs": 1}
+                self._config["settings"] = without_surrogates({k: v for k, v in found.items() if v is not None})
+                self._note(recipe=rung.recipes[0])
             self._note(rungs=[*self._config["run"].get("rungs", []), noted])
 
     def on_generation(self, model: Model, record: Record) -> None:

@@ -51,12 +51,14 @@ class Rung(NamedTuple):
         of: How many rungs there are.
         scores: (trial, mean noise-free return) of each, the best first; of equal ones in their order.
         kept: How many of these go on.
+        recipes: The name of each one's settings in the same order; () if all trials have the same.
     """
 
     number: int
     of: int
     scores: tuple[tuple[int, float], ...]
     kept: int
+    recipes: tuple[str, ...] = ()
 
     @property
     def winner(self) -> int:
@@ -242,12 +244,13 @@ class Selection:
         is_last = is_last or self.rung + 1 >= len(self.sizes)
         kept = 1 if is_last else self.sizes[self.rung + 1]
         order = tuple((trial.number + 1, scores[trial.number]) for trial in ranked)
+        recipes = tuple(trial.recipe for trial in ranked) if ranked[0].recipe else ()
         return replace(
             self._without(ranked[kept:]),
-            trials=tuple(trial._replace(rung_timesteps=0) for trial in ranked[:kept]),
+            trials=tuple(trial._replace(rung_timesteps=self._debt(trial)) for trial in ranked[:kept]),
             focus=0,
             rung=min(self.rung + 1, len(self.sizes) - 1),
-            last_rung=Rung(self.rung + 1, len(self.sizes), order, kept),
+            last_rung=Rung(self.rung + 1, len(self.sizes), order, kept, recipes),
         )
 
     def measured(self, batch: Batch) -> Selection:
@@ -272,6 +275,10 @@ class Selection:
         trials = (first._replace(training=first.training.warmed_up(batch)), *seen)
         new = replace(self, trials=trials, sizes=rung_sizes(count, rungs), focus=0)
         return new._with_own_budgets(self.budget - new.num_timesteps)
+
+    def _debt(self, trial: Trial) -> int:
+        """Steps that a trial has made beyond its part of the rung. In a race they count in the next one: it keeps its share."""
+        return max(0, trial.rung_timesteps - math.floor(self.part(self.rung))) if trial.recipe else 0
 
     def decided(self, number: int | None = None) -> Selection:
         """The selection that one trial has won without a rung: it is solved, or was given parameters."""

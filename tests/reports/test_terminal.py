@@ -83,7 +83,7 @@ def test_there_are_few_rows_unless_they_are_asked_for(monkeypatch: pytest.Monkey
         nonlocal now
         file = io.StringIO()
         log = ConsoleLog(file, seconds=seconds)
-        model: Any = SimpleNamespace(solved=False, selection=SimpleNamespace(is_open=False))
+        model: Any = SimpleNamespace(solved=False, selection=SimpleNamespace(is_open=False, is_new_race=False))
         model.training = SimpleNamespace(cuts_endless_episodes=False)
         log.on_start(model, 10)
         for generation in range(1, 11):
@@ -163,7 +163,9 @@ def test_a_winner_of_an_archive_tells_whose_steps_it_counts() -> None:
 
 def test_rows_of_several_trials_have_a_column_for_them() -> None:
     file = io.StringIO()
-    model: Any = SimpleNamespace(solved=False, settings=SimpleNamespace(trials=3), selection=SimpleNamespace(is_open=True))
+    model: Any = SimpleNamespace(
+        solved=False, settings=SimpleNamespace(trials=3), selection=SimpleNamespace(is_open=True, is_new_race=False)
+    )
     model.training = SimpleNamespace(cuts_endless_episodes=False)
     log = ConsoleLog(file)
     log.on_start(model, 100)
