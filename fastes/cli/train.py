@@ -133,7 +133,8 @@ def _add_start(train: Any) -> None:
     add_cluster(train)
     train.add_argument(
         "--preset",
-        help="whose settings to start from: an environment id, general, default, paper or ars",
+        help="whose settings to start from: an environment id, general, default, paper or ars; auto: the environment's own, "
+        "else a race of recipes",
     )
     train.add_argument(
         "--config",

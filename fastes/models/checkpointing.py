@@ -76,7 +76,7 @@ class Kind(NamedTuple):
 def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:
     """Return a checkpoint of a model's trainings, and of how its environments are built.
 
-    Settings and policy are those of the training that the model shows; another has what differs from these beside its fields.
+    Settings and policy are those of the training that the model shows; the fields of another have what differs from these.
     """
     training = selection.training
     settings = _json_settings(training.settings)

@@ -84,7 +84,8 @@ class FastES(Agent):
         policy: 'MlpPolicy', 'LinearPolicy', 'CnnPolicy', 'MlpLstmPolicy', 'CnnLstmPolicy', a TorchPolicy or a
             CallablePolicy; None for the policy of the settings. SB3's order, FastES(policy, env), works, too.
         learning_rate: The setting of that name, at SB3's position.
-        preset: Name of the settings to start from; None for the environment's own, else 'general', or 'default' for a network.
+        preset: Name of the settings to start from; None for the environment's own, else 'general', or 'default' for a network;
+            'auto' for the environment's own, else a race of recipes, which the best one wins.
         n_workers: Processes; None for one per usable core, 0 for none. A vector environment takes none.
         cluster: 'auto', 'host:port' or 'ray://host:port' of a Ray cluster, whose nodes play instead of processes here.
         seed: int >= 0; None draws one.

@@ -30,8 +30,9 @@ from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEv
 # --- no candidate reaches theta --------------------------------------------------------------------------------------
 
 
-def model_with(**settings: Any) -> Any:
+def model_with(noise: str = "action_noise", **settings: Any) -> Any:
     return SimpleNamespace(
+        spec=SimpleNamespace(head=SimpleNamespace(noise=noise)),
         settings=Settings().changed(**settings),
         normalizer=SimpleNamespace(skipped=0),
         episode_settings=lambda: (EpisodeSettings(), EpisodeSettings()),
@@ -262,6 +263,9 @@ def test_equal_returns_are_warned_of_once() -> None:
     (message,) = warnings_of([equal] * 60, words)
     assert "20 generations up to 20" in message
     assert "sigma" in message
+    assert "sample_actions" not in message
+    assert "sample_actions=True" in warnings_of([equal] * 20, words, noise="sample_actions")[0], "actions are choices"
+    assert "sample_actions" not in warnings_of([equal] * 20, words, noise="sample_actions", sample_actions=True)[0]
     assert warnings_of([*[equal] * 19, BEATEN, *[equal] * 19], words) == []
     assert warnings_of([generation([[3.0, 3.0], [3.0, 3.0]], [4.0])] * 30, words) == []
     longer = equal._replace(batch=replace(equal.batch, lengths=np.array([[1, 2], [3, 4]])))

@@ -96,7 +96,7 @@ def test_the_users_settings_are_kept_in_all_recipes() -> None:
 def test_recipes_that_differ_in_nothing_are_dropped() -> None:
     alike = {"policy": "LinearPolicy", "policy_kwargs": {"use_bias": True}, "optimizer": "adam", "momentum": 0.9, "sigma": 0.1}
     alike |= {"shaping": "centered_ranks", "population_size": 16, "learning_rate": 0.1, "top_fraction": 1.0, "obs_clip": 5.0}
-    alike |= {"sigma_adaptation": "none", "episodes_per_candidate": 1, "sample_actions": False}
+    alike |= {"sigma_adaptation": "none", "episode_cap": "none", "episode_cap_start": 9, "sample_actions": False}
     assert len(recipes_for(BOX, CHOICES, alike)) == 1
     assert len(recipes_for(BOX, CHOICES, {**alike, "sample_actions": True})) == 1
 
