@@ -133,8 +133,7 @@ def _add_start(train: Any) -> None:
     add_cluster(train)
     train.add_argument(
         "--preset",
-        help="whose settings to start from: an environment id, general, default, paper or ars; auto: the environment's own, "
-        "else a race of recipes",
+        help="whose settings to start from: an environment id, general, default, paper, ars; auto races recipes",
     )
     train.add_argument(
         "--config",
