@@ -136,7 +136,8 @@ def test_many_failed_confirmations_do_not_bury_the_rows() -> None:
     """The first, second, fourth and so on have a line, which counts them; with a row per generation all have one."""
     evaluation: Any = SimpleNamespace(mean=7.0, returns=[5.0] * 20)
     finished: Any = SimpleNamespace(evaluation=evaluation, pending=SimpleNamespace(timesteps=100))
-    model: Any = SimpleNamespace(num_timesteps=400, target_return=6.0, selection=SimpleNamespace(is_open=False))
+    model: Any = SimpleNamespace(num_timesteps=400, target_return=6.0)
+    model.selection = SimpleNamespace(is_open=False, is_new_race=False)
     model.training = SimpleNamespace(cuts_endless_episodes=False, counters=SimpleNamespace(num_timesteps=150))
     for seconds, counts in ((1.0, [1, 2, 4, 8, 16, 32]), (0.0, [*range(1, 41)])):
         file = io.StringIO()
@@ -154,9 +155,10 @@ def test_a_winner_of_an_archive_tells_whose_steps_it_counts() -> None:
     evaluation: Any = SimpleNamespace(returns=[5.0] * 50, in_words=lambda: "return 5.0")
     winner = SimpleNamespace(last=evaluation, snapshot=SimpleNamespace(generation=7, timesteps=100))
     result: Any = SimpleNamespace(winner=winner, finalists=[winner] * 3)
-    for trials, said in ((1, "after 100 steps win"), (3, "after 100 steps of its trial win")):
+    for others, said in ((0, "after 100 steps win"), (50, "after 100 steps of its trial win")):
         file = io.StringIO()
-        model: Any = SimpleNamespace(generation=9, settings=SimpleNamespace(trials=trials))
+        own = SimpleNamespace(counters=SimpleNamespace(num_timesteps=150))
+        model: Any = SimpleNamespace(generation=9, num_timesteps=150 + others, training=own)
         ConsoleLog(file).on_final_selection(model, result)
         assert file.getvalue() == f"final selection among 3: the parameters {said}, return 5.0 over 50 episodes\n"
 
