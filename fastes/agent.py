@@ -65,7 +65,7 @@ from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit, tell_of_target, warn_of_step_length
-from fastes.settings.preset_loader import choose_settings, has_preset, preset_for
+from fastes.settings.preset_loader import GENERAL, choose_settings, preset_for
 from fastes.settings.recipes import AUTO, recipes_for
 from fastes.settings.settings import Settings
 from fastes.system.console import fill_standard_descriptors, output_lasts
@@ -132,7 +132,7 @@ class Agent:
             name = source.preset_name(own.observation_space)
             odd = misfit(name, source, own.observation_space, own.action_space)
             asked = None if preset == AUTO else preset
-            if preset == AUTO and (odd or not has_preset(name)):
+            if preset == AUTO and preset_for("" if odd else name) == GENERAL:
                 recipes, kinds = _recipes(policy, changes, own)
             else:
                 chosen = choose_settings(name, asked, changes, verbose, not odd)

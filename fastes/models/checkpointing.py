@@ -427,17 +427,17 @@ def selection_from(checkpoint: Checkpoint, kinds: Sequence[Kind], episode_limit:
     needing = [kind.spec for kind in kinds if kind.spec.needs_reference]
     reference = _reference_in(batch, needing[0] if needing else kinds[0].spec)
     calls, trainings = EnvCalls(_env_calls_in(checkpoint)), list[Training]()
-    for number, (view, kind) in enumerate(zip(_one_by_one(checkpoint), kinds, strict=True)):
+    for number, (record, kind) in enumerate(zip(records, kinds, strict=True)):
         factor = 1.0  # a sigma that adapts is a number, before and now
         if kind.settings.sigma_adaptation != "none":
-            saved = require(view.data, "settings", dict)
+            saved = {**require(checkpoint.data, "settings", dict), **record.get("settings", {})}
             factor = float(kind.settings.sigma) / saved.get("sigma", Settings().sigma)  # type: ignore[arg-type]
         own = reference if kind.spec.needs_reference else None
         try:
             new = Training.start(kind.settings, kind.spec, 0, episode_limit, own, calls)
         except ValueError as error:  # a file that was edited, or settings that are given, ask for more than a checkpoint holds
             raise CheckpointMismatch(f"the checkpoint does not fit its settings: {shorten(error)}") from error
-        fields = {name: value for name, value in records[number].items() if name not in _OF_A_KIND}
+        fields = {name: value for name, value in record.items() if name not in _OF_A_KIND}
         trainings.append(new.from_fields(f"trainings.{number}", fields, arrays[number], factor))
     return Selection.from_fields("selection", require(checkpoint.data, "selection", dict), seed_from(checkpoint), trainings)
 

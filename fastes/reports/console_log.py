@@ -82,7 +82,7 @@ class ConsoleLog(Callback):
     def on_final_selection(self, model: Model, result: FinalSelection) -> None:
         self._write_waiting()
         winner, of = result.winner.last, result.winner.snapshot
-        of_trial = " of its trial" if _steps_of_others(model) else ""
+        of_trial = " of its trial" if model.selection.steps_of_others else ""
         earlier = f"the parameters after {of.timesteps} steps{of_trial}"
         who = "the last parameters" if of.generation == model.generation else earlier
         shown = f"{winner.in_words()} over {len(winner.returns)} episodes"
@@ -95,7 +95,7 @@ class ConsoleLog(Callback):
         if self.seconds and count & (count - 1):  # no power of two
             return
         self._write_waiting()
-        of = _evaluation_in_words(finished.evaluation.mean, finished.pending.timesteps + _steps_of_others(model))
+        of = _evaluation_in_words(finished.evaluation.mean, finished.pending.timesteps + model.selection.steps_of_others)
         number = len(confirmation.returns)
         fresh = f"{_fresh(number)} {'gives' if number == 1 else 'give'} {confirmation.mean:.1f}"
         so_far = f" ({count} so far)" if count > 1 else ""
@@ -113,11 +113,6 @@ class ConsoleLog(Callback):
 
 def _fresh(episodes: int) -> str:
     return "1 fresh episode" if episodes == 1 else f"{episodes} fresh episodes"
-
-
-def _steps_of_others(model: Model) -> int:
-    """Return the steps of all trials but the one that the model shows."""
-    return model.num_timesteps - model.training.counters.num_timesteps
 
 
 def _evaluation_in_words(mean: float, timesteps: int) -> str:

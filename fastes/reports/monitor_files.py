@@ -242,7 +242,7 @@ class EvaluationsFile(_GenerationFile):
 
     def _note_evaluations(self, model: Model) -> None:
         """Add the last evaluations, except those that have a row, or that are of parameters from before this training."""
-        others = model.num_timesteps - model.training.counters.num_timesteps  # of the other trials
+        others = model.selection.steps_of_others
         for of, evaluation in model.training.latest_evaluations:
             at = of.timesteps + others
             known = at, evaluation.returns.tobytes()

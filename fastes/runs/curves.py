@@ -216,9 +216,7 @@ def _rung_ends(sessions: list[dict[str, Any]]) -> tuple[RungEnd, ...]:
     until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # rungs after that were played again
     found = dict[float, int]()
     for run, end in zip(runs, until, strict=True):
-        noted = run.get("rungs")
-        for rung in noted if isinstance(noted, list) else []:
-            fields = rung if isinstance(rung, dict) else {}
+        for fields in _rungs_of(run):
             at = float(_number(fields.get("at_timesteps"), math.inf))
             if at <= end and math.isfinite(at):
                 found[at] = _winner_of(fields)
@@ -229,20 +227,30 @@ def _recipes(sessions: list[dict[str, Any]]) -> dict[int, str]:
     """Return the recipes that raced, by the number of their trial."""
     found = dict[int, str]()
     for session in sessions:
-        noted = session.get("run", {}).get("rungs")
-        for rung in noted if isinstance(noted, list) else []:
-            names = rung.get("recipes") if isinstance(rung, dict) else None
+        for rung in _rungs_of(session.get("run", {})):
+            names = rung.get("recipes")
             for trial, name in names.items() if isinstance(names, dict) else ():
-                if trial.isdecimal() and len(trial) < 10:
-                    found[int(trial)] = str(name)
+                if number := _trial_number(trial):
+                    found[number] = str(name)
     return found
+
+
+def _rungs_of(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rungs that a session has noted."""
+    noted = run.get("rungs")
+    return [rung for rung in noted if isinstance(rung, dict)] if isinstance(noted, list) else []
+
+
+def _trial_number(text: str) -> int:
+    """Return the number of a trial, 0 for another text."""
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def _winner_of(rung: dict[str, Any]) -> int:
     """Return the trial that was left after a rung; 0 if several were."""
     scores = rung.get("scores")
     best = next(iter(scores), "") if isinstance(scores, dict) and rung.get("kept") == 1 else ""
-    return int(best) if best.isdecimal() and len(best) < 10 else 0
+    return _trial_number(best)
 
 
 def _number(value: object, otherwise: float) -> float:

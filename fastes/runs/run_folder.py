@@ -42,6 +42,11 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^\w.+-]+", "-", text)
 
 
+def _settings_in(model: Model, **changes: Any) -> dict[str, Any]:
+    """Return a model's settings, with changes on top, as TOML holds them, which has no null."""
+    return {name: value for name, value in {**model.settings.to_dict(), **changes}.items() if value is not None}
+
+
 def new_run_folder(root: Path, env_name: str) -> Path:
     """Create root/<env>/<n>/ with the next free number. Raises OSError if that fails."""
     parent = root / _file_name(env_name)
@@ -115,7 +120,7 @@ class RunFolder(Callback):
             model: The model.
             run: Entries of the table [run], such as the command.
         """
-        settings = {name: value for name, value in model.settings.to_dict().items() if value is not None}
+        settings = _settings_in(model)
         target = {"target_return": model.target_return} if math.isfinite(model.target_return) else {}
         config: dict[str, Any] = {
             "run": {
@@ -189,11 +194,11 @@ class RunFolder(Callback):
             noted = {"at_timesteps": model.num_timesteps, "kept": rung.kept, "scores": scores}
             if rung.recipes:
                 noted["recipes"] = dict(zip(scores, rung.recipes, strict=True))
+            notes: dict[str, Any] = {"rungs": [*self._config["run"].get("rungs", []), noted]}
             if rung.winner and rung.recipes:  # the settings that were found, as of a training without a race
-                found = {**model.settings.to_dict(), "trials": 1, "rungs": 1}
-                self._config["settings"] = without_surrogates({k: v for k, v in found.items() if v is not None})
-                self._note(recipe=rung.recipes[0])
-            self._note(rungs=[*self._config["run"].get("rungs", []), noted])
+                self._config["settings"] = without_surrogates(_settings_in(model, trials=1, rungs=1))
+                notes["recipe"] = rung.recipes[0]
+            self._note(**notes)
 
     def on_generation(self, model: Model, record: Record) -> None:
         assert self._log is not None
@@ -223,8 +228,8 @@ class RunFolder(Callback):
         """Write to config.toml the evaluation that was reported when training ended: no row of progress.csv has it."""
         of, evaluation = model.last_evaluation_of, model.last_evaluation
         if self._config and of is not None and evaluation is not None and math.isfinite(evaluation.mean):
-            others = model.num_timesteps - model.training.counters.num_timesteps  # of other trials
-            noted = {"generation": of.generation + 1, "at_timesteps": of.timesteps + others, "mean": evaluation.mean}
+            at = of.timesteps + model.selection.steps_of_others
+            noted = {"generation": of.generation + 1, "at_timesteps": at, "mean": evaluation.mean}
             self._note(last_evaluation={**noted, "trial": model.selection.present.number + 1})
 
     def _unlock(self) -> None:

@@ -53,11 +53,6 @@ def load_preset(name: str) -> dict[str, Any]:
     return {key: value for key, value in presets[name].items() if key not in NO_SETTINGS}
 
 
-def has_preset(env_id: str) -> bool:
-    """Whether an environment id has a preset: its own, or that of all Atari games."""
-    return env_id in all_presets() or bool(_GAME.fullmatch(env_id))
-
-
 def preset_for(env_id: str, changes: Mapping[str, Any] = MappingProxyType({})) -> str:
     """Return the preset of an environment id: its own, that of all Atari games, or the general one.
 

@@ -18,7 +18,7 @@ _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 class Recipe(NamedTuple):
-    """Settings with a name, which is '' for those that no race chooses."""
+    """Settings with a name."""
 
     name: str
     settings: Settings

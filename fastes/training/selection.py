@@ -42,6 +42,22 @@ class Trial(NamedTuple):
     recipe: str = ""
     recent_return: float = -math.inf
 
+    def to_fields(self) -> dict[str, Any]:
+        """JSON values for a checkpoint; the training has its own."""
+        return {
+            "number": self.number,
+            "rung_timesteps": self.rung_timesteps,
+            "recipe": self.recipe,
+            "recent_return": self.recent_return if math.isfinite(self.recent_return) else None,
+        }
+
+    @classmethod
+    def from_fields(cls, place: str, fields: object, training: Training) -> Trial:
+        """The trial of `to_fields`; CheckpointError, which names the place in the checkpoint, if they cannot be one."""
+        values = check_record(place, fields, _KINDS_OF_A_TRIAL)
+        recent = values["recent_return"]
+        return cls(**{**values, "training": training, "recent_return": -math.inf if recent is None else recent})
+
 
 class Rung(NamedTuple):
     """The end of a rung. Trials and rungs count from 1.
@@ -151,6 +167,11 @@ class Selection:
     def num_timesteps(self) -> int:
         """Environment steps of all trials' candidates."""
         return self.dropped.num_timesteps + sum(trial.training.counters.num_timesteps for trial in self.trials)
+
+    @property
+    def steps_of_others(self) -> int:
+        """Environment steps of the candidates of all trials but the one that is shown."""
+        return self.num_timesteps - self.training.counters.num_timesteps
 
     def part(self, rung: int) -> float:
         """Steps that each trial has in a rung."""
@@ -263,12 +284,8 @@ class Selection:
         costs = [
             length * trial.training.settings.population_size * trial.training.settings.episodes_at(1.0) for trial in self.trials
         ]
-        count, rungs = len(self.trials), len(self.sizes)
-        while count > 1:
-            sizes = rung_sizes(count, rungs)
-            part = self.fraction * self.budget / (len(sizes) * count)
-            if part * count >= LEAST_GENERATIONS * sum(costs[:count]):
-                break
+        count, rungs, race = len(self.trials), len(self.sizes), self.fraction * self.budget
+        while count > 1 and race / len(rung_sizes(count, rungs)) < LEAST_GENERATIONS * sum(costs[:count]):
             count -= 1
         first, *others = self.trials[:count]
         seen = [trial._replace(training=trial.training.with_observations(batch, first.training)) for trial in others]
@@ -314,7 +331,7 @@ class Selection:
 
     def with_num_timesteps(self, value: int) -> Selection:
         """The selection with another number of steps so far; the tally of the shown trial takes the difference first."""
-        others = self.num_timesteps - self.training.counters.num_timesteps
+        others = self.steps_of_others
         own = max(0, value - others)
         present = self.present._replace(training=self.training.with_counters(num_timesteps=own))
         dropped = max(0, self.dropped.num_timesteps + value - others - own)
@@ -335,7 +352,7 @@ class Selection:
             "sizes": list(self.sizes),
             "fraction": self.fraction,
             "dropped": self.dropped.to_fields(),
-            "trials": [_fields_of(trial) for trial in self.trials],
+            "trials": [trial.to_fields() for trial in self.trials],
         }
 
     @classmethod
@@ -352,39 +369,23 @@ class Selection:
             CheckpointError: If the fields cannot be a selection, or contradict each other.
         """
         values = check_record(place, fields, _KINDS)
-        records = [check_record(f"{place}.trials.{n}", each, _KINDS_OF_A_TRIAL) for n, each in enumerate(values["trials"])]
-        numbers, sizes = [record["number"] for record in records], tuple(values["sizes"])
-        if not len(set(numbers)) == len(numbers) == len(trainings) or max(numbers) >= sizes[0]:
+        if len(values["trials"]) != len(trainings):
+            raise damaged(f"{place}.trials", values["trials"])
+        trials = tuple(
+            Trial.from_fields(f"{place}.trials.{n}", own, training)
+            for n, (own, training) in enumerate(zip(values["trials"], trainings, strict=True))
+        )
+        numbers, sizes = [trial.number for trial in trials], tuple(values["sizes"])
+        if len(set(numbers)) != len(numbers) or max(numbers) >= sizes[0]:
             raise damaged(f"{place}.trials", values["trials"])
         for key, count in (("focus", len(numbers)), ("rung", len(sizes))):
             if values[key] >= count:
                 raise damaged(f"{place}.{key}", values[key])
         if len(numbers) > 1 and len(numbers) != sizes[values["rung"]]:
             raise damaged(f"{place}.sizes", values["sizes"])
-        trials = tuple(
-            Trial(
-                record["number"],
-                training,
-                record["rung_timesteps"],
-                record["recipe"],
-                -math.inf if record["recent_return"] is None else record["recent_return"],
-            )
-            for record, training in zip(records, trainings, strict=True)
-        )
         dropped = Counters.from_fields(f"{place}.dropped", values["dropped"])
         how = values["fraction"], values["focus"], values["rung"], values["budget"]
         return cls(trials, seed, sizes, *how, dropped=dropped)
-
-
-def _fields_of(trial: Trial) -> dict[str, Any]:
-    """JSON values of a trial, without its training."""
-    recent = trial.recent_return if math.isfinite(trial.recent_return) else None
-    return {
-        "number": trial.number,
-        "rung_timesteps": trial.rung_timesteps,
-        "recipe": trial.recipe,
-        "recent_return": recent,
-    }
 
 
 def rung_sizes(trials: int, rungs: int) -> tuple[int, ...]:

@@ -167,7 +167,7 @@ class Trainer:
                 finished[-1] if finished else None,
                 update,
                 after.counters,
-                others=after.num_timesteps - training.counters.num_timesteps,
+                others=after.steps_of_others,
                 episode_cap=training.episode_settings()[0].max_steps,
                 n_workers=self.evaluator.pool.n_workers,
                 stretch=self._pace.after(number, time.perf_counter(), steps, batch.busy_seconds),

@@ -136,9 +136,9 @@ def test_many_failed_confirmations_do_not_bury_the_rows() -> None:
     """The first, second, fourth and so on have a line, which counts them; with a row per generation all have one."""
     evaluation: Any = SimpleNamespace(mean=7.0, returns=[5.0] * 20)
     finished: Any = SimpleNamespace(evaluation=evaluation, pending=SimpleNamespace(timesteps=100))
-    model: Any = SimpleNamespace(num_timesteps=400, target_return=6.0)
-    model.selection = SimpleNamespace(is_open=False, is_new_race=False)
-    model.training = SimpleNamespace(cuts_endless_episodes=False, counters=SimpleNamespace(num_timesteps=150))
+    model: Any = SimpleNamespace(target_return=6.0)
+    model.selection = SimpleNamespace(is_open=False, is_new_race=False, steps_of_others=250)
+    model.training = SimpleNamespace(cuts_endless_episodes=False)
     for seconds, counts in ((1.0, [1, 2, 4, 8, 16, 32]), (0.0, [*range(1, 41)])):
         file = io.StringIO()
         log = ConsoleLog(file, seconds=seconds)
@@ -157,8 +157,7 @@ def test_a_winner_of_an_archive_tells_whose_steps_it_counts() -> None:
     result: Any = SimpleNamespace(winner=winner, finalists=[winner] * 3)
     for others, said in ((0, "after 100 steps win"), (50, "after 100 steps of its trial win")):
         file = io.StringIO()
-        own = SimpleNamespace(counters=SimpleNamespace(num_timesteps=150))
-        model: Any = SimpleNamespace(generation=9, num_timesteps=150 + others, training=own)
+        model: Any = SimpleNamespace(generation=9, selection=SimpleNamespace(steps_of_others=others))
         ConsoleLog(file).on_final_selection(model, result)
         assert file.getvalue() == f"final selection among 3: the parameters {said}, return 5.0 over 50 episodes\n"
 

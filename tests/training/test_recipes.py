@@ -38,11 +38,9 @@ class Rungs(Callback):
 
     def __init__(self) -> None:
         self.rungs: list[Rung] = []
-        self.recipes: list[list[str]] = []
 
     def on_rung(self, model: FastES, rung: Rung) -> None:
         self.rungs.append(rung)
-        self.recipes.append([trial.recipe for trial in model.selection.trials])
 
 
 def test_the_winner_of_a_race_goes_on_with_its_own_policy_and_settings() -> None:
