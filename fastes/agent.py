@@ -138,7 +138,7 @@ class Agent:
                 chosen = choose_settings(name, asked, changes, verbose, not odd)
                 recipes, kinds = [], [Kind(spec_of(policy, chosen, own), chosen)] * chosen.trials
             spec, chosen = kinds[0]
-            tell_of_misfit(name, odd, source, asked, chosen)
+            tell_of_misfit(name, odd, source, asked, chosen, is_race=bool(recipes))
             under = recipes[0] if recipes else asked or preset_for("" if odd else name, changes)
             warn_of_step_length(under, chosen, changes, spec.num_params)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)

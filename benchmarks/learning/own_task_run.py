@@ -130,7 +130,7 @@ def learn_fastes(task: OwnTask, preset: str, seed: int, steps: int) -> Learnt:
     from benchmarks.learning.runs.contestant import Acting
     from fastes import FastES
 
-    model = FastES(task.make, preset=None if preset == "auto" else preset, n_workers=0, seed=seed)
+    model = FastES(task.make, preset=preset, n_workers=0, seed=seed)
     model.learn(steps)
     acting = Acting(model)
     return Learnt(task.make(), acting.act, acting.begin, model.num_timesteps + model.eval_timesteps)

@@ -75,7 +75,9 @@ def registered_target(source: EnvSource, settings: Settings) -> float | None:
     return None if limit is not None and 0 < cut < limit else source.reward_threshold
 
 
-def tell_of_misfit(name: str, odd: str, source: EnvSource, preset: str | None, settings: Settings) -> None:
+def tell_of_misfit(
+    name: str, odd: str, source: EnvSource, preset: str | None, settings: Settings, is_race: bool = False
+) -> None:
     """Warn if a preset or the id's target is not used: of the settings that are, and how to use it all the same.
 
     Args:
@@ -84,10 +86,16 @@ def tell_of_misfit(name: str, odd: str, source: EnvSource, preset: str | None, s
         source: The environment's source.
         preset: The preset that was asked for.
         settings: The settings that are used.
+        is_race: Whether they are those of one of several recipes that race.
     """
     said, anyway = [], []
     if odd and preset is None:
-        said.append(f"the settings of {preset_for('', {'policy': settings.policy})!r} are used in place of its preset's")
+        used = (
+            "recipes race, and their settings"
+            if is_race
+            else f"the settings of {preset_for('', {'policy': settings.policy})!r}"
+        )
+        said.append(f"{used} are used in place of its preset's")
         anyway.append(f"preset={name!r} (--preset {name})")
     spec = gymnasium.registry.get(source.name) if source.spec is None else source.spec  # a copied object keeps its id alone
     threshold = None if spec is None else spec.reward_threshold

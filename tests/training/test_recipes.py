@@ -159,6 +159,14 @@ def test_a_preset_is_used_where_the_environment_has_one() -> None:
         assert not auto.selection.trials[0].recipe
 
 
+def test_a_changed_environment_says_that_recipes_race_in_place_of_its_preset() -> None:
+    kwargs = {"sutton_barto_reward": True}
+    with pytest.warns(UserWarning, match="recipes race, and their settings are used in place of its preset's"):
+        model = FastES("CartPole-v1", preset=AUTO, env_kwargs=kwargs, n_workers=0)
+    with model:
+        assert model.selection.is_new_race
+
+
 def test_a_custom_policy_races_with_those_recipes_that_it_can_have() -> None:
     def act(parameters: Any, observation: Any) -> int:
         return int(observation @ parameters > 0)
