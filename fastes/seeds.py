@@ -12,7 +12,7 @@ from fastes.envs.source import EnvArgument
 from fastes.errors import check_int, check_seed
 from fastes.model import FastES
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.pools.pool import run_trainings
+from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.progress_bar import SeedsBar
 from fastes.system.console import output_lasts
 from fastes.training.evaluator import Shared
@@ -123,7 +123,7 @@ def one_pool(models: Sequence[FastES]) -> Iterator[None]:
 def train_together(models: Sequence[FastES], learn: Callable[[FastES], Coroutine[Any, Any, bool]]) -> None:
     """Train models side by side on one pool. learn: starts a model's training, such as `FastES.learn_async`."""
     with output_lasts(), one_pool(models):
-        run_trainings(*[_named(model, learn) for model in models])
+        run_to_end(side_by_side(*[_named(model, learn) for model in models]))
 
 
 async def _named(model: FastES, learn: Callable[[FastES], Coroutine[Any, Any, bool]]) -> None:

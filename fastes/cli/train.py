@@ -49,7 +49,7 @@ from fastes.model import FastES
 from fastes.models.arguments import checked_minutes, env_kwargs_of, read_settings
 from fastes.policies.obs_columns import ALL
 from fastes.policies.policy_keywords import KEYS
-from fastes.pools.pool import run_trainings
+from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.monitor_files import EVALUATIONS, MONITOR
@@ -479,7 +479,7 @@ def _learn_all(runs: Sequence[Run], callbacks: Sequence[Callback], minutes: floa
     failed: list[Run] = []
     whole: list[Run] = []
     try:
-        run_trainings(*[_learn_one(run, callbacks, minutes, failed, whole) for run in runs])
+        run_to_end(side_by_side(*[_learn_one(run, callbacks, minutes, failed, whole) for run in runs]))
     except KeyboardInterrupt:
         left = to_go_on(runs, solved_among(whole), _with_timesteps)
         say(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)

@@ -14,7 +14,7 @@ import numpy as np
 from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.errors import WorkerError
 from fastes.model import FastES
-from fastes.pools.pool import run_trainings
+from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
 from fastes.runs.curves import plot_curves, read_curve
 from fastes.runs.run_folder import RunFolder
@@ -260,7 +260,7 @@ def to_go_on(runs: Sequence[Run], solved: Sequence[Run], how: Callable[[Sequence
 
 def _judge(runs: Sequence[Run], bar: SeedsBar) -> dict[int, Outcome]:
     """Run `choose_best` for all runs side by side."""
-    outcomes = run_trainings(*[choose_best(model, folder, bar) for model, folder in runs])
+    outcomes = run_to_end(side_by_side(*[choose_best(model, folder, bar) for model, folder in runs]))
     return {run.model.seed: outcome for run, outcome in zip(runs, outcomes, strict=True)}
 
 

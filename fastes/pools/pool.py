@@ -9,8 +9,8 @@
 #     tell() <-- Batch -- collect <-- results in job order <-- commit --  an episode, or its failure
 #
 # A request is a generation's candidates, or noise-free episodes of theta (an evaluation). A job is one candidate's episodes, or
-# one noise-free episode. `await pool.play(request)` submits and collects, and suspends its training in between. `side_by_side`
-# resumes one training after the other; `run_trainings` calls `wait` once all of them are suspended.
+# one noise-free episode. `await pool.play(request)` submits and collects, and suspends its training in between. `run_to_end`
+# calls `wait` and resumes the training. Of several, `side_by_side` makes one, which is suspended once all of them are.
 
 from __future__ import annotations
 
@@ -285,17 +285,19 @@ async def side_by_side(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result
     return [results[number] for number in range(len(trainings))]
 
 
-def run_trainings(*trainings: Coroutine[Any, Any, _Result]) -> list[_Result]:
-    """Run trainings `side_by_side` to their end: this drives the coroutines and waits on the pool for them.
+def run_to_end(training: Coroutine[Any, Any, _Result]) -> _Result:
+    """Run a training, or several `side_by_side`, to the end: this drives the coroutine and waits on the pool for it.
+
+    Returns:
+        The coroutine's result.
 
     Raises:
-        BaseException: The first exception of a training or of the pool. It ends all trainings.
+        BaseException: An exception of the training or of the pool. It ends the training.
     """
-    together = side_by_side(*trainings)
-    with contextlib.closing(together), _core.UsualFloats():  # the calling script may have set another mode
+    with contextlib.closing(training), _core.UsualFloats():  # the calling script may have set another mode
         while True:
             try:
-                waiting: Waiting = together.send(None)
+                waiting: Waiting = training.send(None)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
             while not waiting.is_over():

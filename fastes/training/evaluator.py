@@ -15,7 +15,7 @@ from fastes.envs.given.later_changes import WatchedEnv
 from fastes.envs.layers import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.es.noise_table import window_size
-from fastes.pools.pool import Pool, run_trainings
+from fastes.pools.pool import Pool, run_to_end
 from fastes.rollout.batch import StepsPlayed
 from fastes.rollout.env_calls import FORGET, EnvCalls, made_on, make_call
 from fastes.rollout.episode import EpisodeSettings
@@ -246,8 +246,7 @@ class Evaluator:
         with used(self):
             if self.uses == 1:  # else a callback of a training plays episodes in between
                 self._forget_abandoned()
-            (result,) = run_trainings(training)
-            return result
+            return run_to_end(training)
 
     @property
     def has_pool(self) -> bool:

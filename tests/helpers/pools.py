@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fastes.pools.pool import Pool, run_trainings
+from fastes.pools.pool import Pool, run_to_end
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.serial_pool import SerialPool
 from fastes.rollout.batch import Batch
@@ -27,4 +27,4 @@ def opened(spec: PoolSpec, n_workers: int = 0, spare: int | None = None) -> Pool
 
 def played(pool: Pool, request: Request) -> Batch:
     """The results of a request alone."""
-    return run_trainings(pool.play(request))[0]
+    return run_to_end(pool.play(request))

@@ -18,7 +18,7 @@ from pools import played
 from fastes import FastES, FastESError
 from fastes.envs.source import make_env_source
 from fastes.pools.make_pool import make_pool
-from fastes.pools.pool import Pool, PoolChoice, Unfinished, run_trainings
+from fastes.pools.pool import Pool, PoolChoice, Unfinished, run_to_end, side_by_side
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.serial_pool import SerialPool
 from fastes.pools.vector_pool import VectorPool
@@ -103,10 +103,10 @@ def test_a_training_goes_on_while_others_wait() -> None:
         happened.append(f"{name} ends")
         return name
 
-    assert run_trainings(training("a", 1), training("b", 2, 3)) == ["a", "b"]
+    assert run_to_end(side_by_side(training("a", 1), training("b", 2, 3))) == ["a", "b"]
     assert happened == ["a waits", "b waits", "b waits", "b ends", "a ends"]
     assert pool.waits == [[1, 2], [1, 3], [1]], "all that wait are waited for together"
-    assert run_trainings() == []
+    assert run_to_end(side_by_side()) == []
 
 
 def test_an_error_ends_all_trainings() -> None:
@@ -128,5 +128,5 @@ def test_an_error_ends_all_trainings() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(KeyError, match="one of them"):
-            run_trainings(waits(Scripted([1])), fails(), never())
+            run_to_end(side_by_side(waits(Scripted([1])), fails(), never()))
     assert ended == ["closed"]

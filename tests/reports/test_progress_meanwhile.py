@@ -15,7 +15,7 @@ import pytest
 from envs_for_tests import Toy
 
 from fastes import FastES
-from fastes.pools.pool import run_trainings
+from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_bar import SeedsBar
 from fastes.seeds import make_models, one_pool
@@ -115,7 +115,7 @@ def test_steps_that_no_training_counts_are_not_those_of_others() -> None:
     models = make_models(lambda seed: FastES(lambda: Toy(), **{**settings, "seed": seed}, n_workers=2), range(2))
     bar = SeedsBar(2, judging=2)
     with one_pool(models):
-        run_trainings(*[model.learn_async(400, [bar]) for model in models])
+        run_to_end(side_by_side(*[model.learn_async(400, [bar]) for model in models]))
         dropped = [model.dropped_steps for model in models]
         assert all(steps.candidates > 0 and steps.evaluations > 0 for steps in dropped), dropped
         progress = bar.progress()

@@ -39,7 +39,7 @@ from fastes.pools.cluster import members
 from fastes.pools.cluster.members import Member
 from fastes.pools.cluster.messages import Step, Work, pack, unpack
 from fastes.pools.cluster.ray_pool import RayPool
-from fastes.pools.pool import Pool, run_trainings
+from fastes.pools.pool import Pool, run_to_end, side_by_side
 from fastes.rollout.job import Request
 from fastes.system.interrupts import handlers_kept
 
@@ -274,14 +274,14 @@ def test_trainings_that_differ_in_policy_and_settings_share_a_cluster(
     for model in models():
         with model:
             pool = opened(model.evaluator.pool_spec())
-            expected += run_trainings(_trained(pool, model, 0))
+            expected.append(run_to_end(_trained(pool, model, 0)))
             pool.close()
     together, ray_pool = models(), RayPool(cluster.address)
     spec = replace(together[0].evaluator.pool_spec(), trainings=tuple(model.evaluator.needs()[0] for model in together))
     try:
         ray_pool.open(spec)
         with caught_warnings() as messages:
-            found = run_trainings(*[_trained(ray_pool, model, number) for number, model in enumerate(together)])
+            found = run_to_end(side_by_side(*[_trained(ray_pool, model, number) for number, model in enumerate(together)]))
     finally:
         ray_pool.close()
         for model in together:
