@@ -49,10 +49,11 @@ class Player:
             self._begin_evaluations(training)
         training.draw_ahead()
         batch = await self.evaluator.pool.result(ticket)
-        while missing := training.missing_pairs(batch):
-            first = perturbations.num_pairs
-            perturbations = training.ask(first + missing)
-            batch = batch.joined(await self.evaluator.pool.result(self._begin_candidates(training, perturbations, first)))
+        if (population := training.population) is not None:
+            while missing := population.missing_pairs(batch.lengths, training.progress_remaining):
+                first = perturbations.num_pairs
+                perturbations = training.ask(first + missing)
+                batch = batch.joined(await self.evaluator.pool.result(self._begin_candidates(training, perturbations, first)))
         return Generation(perturbations, batch)
 
     async def warm_up(self, training: Training) -> Batch:

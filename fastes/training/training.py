@@ -143,10 +143,6 @@ class Training:
         """Pairs with which the running generation begins."""
         return self.strategy.num_pairs if self.population is None else self.population.num_pairs
 
-    def missing_pairs(self, batch: Batch) -> int:
-        """Pairs that the running generation needs beside those of a batch; 0 unless the population is adaptive."""
-        return 0 if self.population is None else self.population.missing_pairs(batch.lengths, self.progress_remaining)
-
     def needs_warm_up(self) -> bool:
         """Whether the first candidates play once only to start the statistics of observations."""
         settings, seen = self.settings, self.normalizer.count or self.normalizer.skipped
