@@ -131,7 +131,8 @@ class Trainer:
 
     async def _train_once(self, number: int) -> None:
         """One generation of a training: ask, evaluate, tell, record, notify."""
-        await self._warm_up(number)
+        if self._training(number).needs_warm_up():
+            await self._warm_up(number)
         generation = await self._player(number).generation(self._training(number))
         record = await self._commit(number, generation)
         self._notify(record, generation)
@@ -144,9 +145,8 @@ class Trainer:
 
     async def _warm_up(self, number: int) -> None:
         training = self._training(number)
-        if training.needs_warm_up():
-            batch = await self._player(number).warm_up(training)
-            self._become(self.selection.with_training(training.warmed_up(batch), number))
+        batch = await self._player(number).warm_up(training)
+        self._become(self.selection.with_training(training.warmed_up(batch), number))
 
     async def _commit(self, number: int, generation: Generation) -> Record:
         """Replace a training by the one after a generation. Returns its statistics."""
