@@ -156,14 +156,12 @@ class Pool(Protocol):
             WorkerError: For an environment's exception.
         """
 
-    async def result(self, ticket: int) -> Batch:
-        """Suspend the training until a request is finished, then `collect` it."""
-        while not self.is_finished(ticket):
-            await Unfinished(self, ticket)
-        return self.collect(ticket)
+    def result(self, ticket: int) -> Unfinished:
+        """Return an awaitable that suspends the training until a request is finished, then `collect`s it."""
+        return Unfinished(self, ticket)
 
     async def play(self, request: Request) -> Batch:
-        """Submit a request and wait for its `result`."""
+        """Submit a request and await its `result`."""
         return await self.result(self.submit(request))
 
     @abstractmethod
@@ -202,7 +200,7 @@ class Waiting(Protocol):
 
 
 class Unfinished:
-    """Awaitable: suspends a training until a request is finished."""
+    """Awaitable: suspends a training until a request is finished, and returns its results."""
 
     __slots__ = ("pool", "ticket")
 
@@ -215,8 +213,10 @@ class Unfinished:
     def requests(self) -> Iterator[tuple[Pool, int]]:
         yield self.pool, self.ticket
 
-    def __await__(self) -> Generator[Waiting, None, None]:
-        yield self
+    def __await__(self) -> Generator[Waiting, None, Batch]:
+        while not self.is_over():
+            yield self
+        return self.pool.collect(self.ticket)
 
 
 class Condition:

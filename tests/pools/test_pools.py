@@ -18,7 +18,7 @@ from pools import played
 from fastes import FastES, FastESError
 from fastes.envs.source import make_env_source
 from fastes.pools.make_pool import make_pool
-from fastes.pools.pool import Pool, PoolChoice, Unfinished, run_to_end, side_by_side
+from fastes.pools.pool import Pool, PoolChoice, run_to_end, side_by_side
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.serial_pool import SerialPool
 from fastes.pools.vector_pool import VectorPool
@@ -91,6 +91,9 @@ class Scripted(SerialPool):
     def is_finished(self, ticket: int) -> bool:
         return ticket in self.done
 
+    def collect(self, ticket: int) -> Any:
+        return f"results of {ticket}"
+
 
 def test_a_training_goes_on_while_others_wait() -> None:
     pool = Scripted([2, 3, 1])
@@ -99,7 +102,7 @@ def test_a_training_goes_on_while_others_wait() -> None:
     async def training(name: str, *tickets: int) -> str:
         for ticket in tickets:
             happened.append(f"{name} waits")
-            await Unfinished(pool, ticket)
+            assert await pool.result(ticket) == f"results of {ticket}"
         happened.append(f"{name} ends")
         return name
 
@@ -118,7 +121,7 @@ def test_an_error_ends_all_trainings() -> None:
 
     async def waits(pool: Pool) -> None:
         try:
-            await Unfinished(pool, 1)
+            await pool.result(1)
         finally:
             ended.append("closed")
 
