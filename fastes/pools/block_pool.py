@@ -113,12 +113,9 @@ class OpenRequests:
         found = (open_ for open_ in self._open.values() if open_.number == number and open_.first_ticket <= ticket)
         return next(found, None)
 
-    def collect(self, ticket: int) -> Batch:
-        """Remove a finished request, and return its results or raise its error."""
-        open_ = self._open.pop(ticket)
-        if open_.error is not None:
-            raise open_.error
-        return collect(open_.slot, open_.request, open_.jobs, open_.rerun, open_.penalised)
+    def pop(self, ticket: int) -> OpenRequest:
+        """Remove a request, and return it."""
+        return self._open.pop(ticket)
 
     def forget(self) -> None:
         """Remove all requests."""
@@ -205,7 +202,17 @@ class BlockPool(Pool):
         return self._requests[ticket].finished
 
     def collect(self, ticket: int) -> Batch:
-        return self._requests.collect(ticket)
+        """Return a finished request's results, and free its slot.
+
+        Raises:
+            WorkerError: For an environment's exception.
+            WorkerCrashed: If one job has lost its worker three times.
+            WorkerTimeout: The same, if the last one hung.
+        """
+        open_ = self._requests.pop(ticket)
+        if open_.error is not None:
+            raise open_.error
+        return collect(open_.slot, open_.request, open_.jobs, open_.rerun, open_.penalised)
 
     def steps_played(self) -> StepsPlayed:
         block = self._block

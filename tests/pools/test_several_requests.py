@@ -243,6 +243,18 @@ def test_an_interrupted_wait_forgets_every_request(closing: list[Any], monkeypat
     pool.collect(ticket)
 
 
+def test_each_finished_request_teaches_the_deadline_once(closing: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    learned: list[float] = []
+    monkeypatch.setattr(HangDetector, "learn", lambda _, seconds, begun: learned.append(seconds))
+    model, pool, requests = prepared(toy(), 2)
+    closing += [model, pool]
+    for ticket in [pool.submit(request) for request in requests]:
+        pool.wait((ticket,))
+        pool.collect(ticket)
+    assert len(learned) == len(requests)
+    assert all(seconds > 0.0 for seconds in learned)
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell the cores")
 def test_a_spare_worker_takes_time_from_every_core_in_turn() -> None:
     from fastes.pools.processes.worker import Roaming, available

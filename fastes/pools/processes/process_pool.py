@@ -19,7 +19,6 @@ from fastes.pools.processes.nested_training import refuse_workers
 from fastes.pools.processes.worker_failures import TICK, HangDetector, WorkerFailures
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, LOOK, WORN, Failed, Notice
 from fastes.pools.processes.worker_process import END_SECONDS, OFFER_BYTES, Payload, Worker, see_off, warn_of_late
-from fastes.rollout.batch import Batch
 from fastes.rollout.job import PENALISE, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
     CLAIMING,
@@ -194,19 +193,6 @@ class ProcessPool(BlockPool):
             raise
         self._interrupted = False
 
-    def collect(self, ticket: int) -> Batch:
-        """Return a finished request's results, and free its slot.
-
-        Raises:
-            WorkerError: For an environment's exception.
-            WorkerCrashed: If one job has lost its worker three times.
-            WorkerTimeout: The same, if the last one hung.
-        """
-        open_ = self._requests[ticket]
-        if open_.error is None:
-            self._hang_detector.learn(float(open_.slot.seconds[open_.jobs].max()), open_.submitted)
-        return self._requests.collect(ticket)
-
     def forget(self) -> None:
         """Drop all requests, and end all workers, even during an episode: none may write to the slot of a later one."""
         if self._block is None:  # in a forked copy
@@ -229,7 +215,9 @@ class ProcessPool(BlockPool):
                 continue
             left = open_.uncommitted()
             open_.finished, open_.missing = not len(left), int(left[-1]) if len(left) else None
-            if len(left) and self._orphans and (orphans := self._orphans_among(open_, left)) is not None and len(orphans):
+            if open_.finished:
+                self._hang_detector.learn(float(open_.slot.seconds[open_.jobs].max()), open_.submitted)
+            elif self._orphans and (orphans := self._orphans_among(open_, left)) is not None and len(orphans):
                 self._open_again(open_, orphans)
         self._orphans = self._orphans and any(open_.ticket <= self._lost_at for open_ in self._requests.unfinished())
         return any(self.is_finished(ticket) for ticket in tickets)
