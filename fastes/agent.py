@@ -53,7 +53,7 @@ from fastes.policies.layers import State
 from fastes.pools.make_pool import make_local_pool, make_pool
 from fastes.pools.pool import Pool, PoolChoice
 from fastes.pools.processes.nested_training import refuse_training
-from fastes.reports.callbacks import Callback, CallbackList, CallbackListener, as_callback
+from fastes.reports.callbacks import Callback, CallbackListener, as_callbacks
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.monitor_files import MonitorFile, checked_keywords
 from fastes.reports.progress_bar import ProgressBar
@@ -214,13 +214,15 @@ class Agent:
             self.trainer.selection = self.selection.with_budget(budget, reset_num_timesteps)
             begun_at = {trial.number: trial.training.generation for trial in self.selection.trials}
             callbacks = self._all_callbacks(callback, progress_bar, is_new=reset_num_timesteps)
-            self._start_pool(with_infos=bool(self.info_keywords) or callbacks.reads_infos)
+            self._start_pool(with_infos=bool(self.info_keywords) or any(each.reads_infos for each in callbacks))
             self.trainer.target_return = self.target_return
-            callbacks.on_start(self, self.num_timesteps + budget)
+            for each in callbacks:
+                each.on_start(self, self.num_timesteps + budget)
             try:
                 await self.trainer.run(CallbackListener(self, callbacks, self._warnings), ends_at)
             finally:
-                callbacks.on_end(self)
+                for each in callbacks:
+                    each.on_end(self)
         of = self.last_evaluation_of  # a solved training goes back to the parameters of this evaluation
         return not self.solved or of is None or of.generation > begun_at.get(self.selection.present.number, 0)
 
@@ -234,20 +236,20 @@ class Agent:
         self.note_episode_limit()
         self.evaluator.start()
 
-    def _all_callbacks(self, callback: CallbackArgument, progress_bar: bool, is_new: bool) -> CallbackList:
+    def _all_callbacks(self, callback: CallbackArgument, progress_bar: bool, is_new: bool) -> list[Callback]:
         """Return the callbacks of the model's arguments, and the user's."""
-        callbacks = [self._as_callback(callback, is_new)]
+        callbacks = self._as_callbacks(callback, is_new)
         if self.source.monitor_file is not None:
             callbacks.insert(0, MonitorFile(self.source.monitor_file))
         if self.verbose:
             callbacks.insert(0, ConsoleLog(seconds=_ROW_SECONDS if self.verbose == 1 else 0.0))
         if progress_bar:
             callbacks.append(ProgressBar(line_seconds=LINE_SECONDS))
-        return CallbackList(callbacks)
+        return callbacks
 
-    def _as_callback(self, callback: Any, is_new: bool) -> Callback:  # noqa: ARG002
+    def _as_callbacks(self, callback: Any, is_new: bool) -> list[Callback]:  # noqa: ARG002
         """Convert the user's argument. is_new: whether counters begin at 0."""
-        return as_callback(callback)
+        return as_callbacks(callback)
 
     def as_judged(self) -> AbstractContextManager[None]:
         """A block in which a model that max_minutes has ended is the one that the end of its budget would have chosen.

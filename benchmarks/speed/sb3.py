@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from benchmarks.machine import describe
 from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import Callback, FastES
-from fastes.reports.callbacks import as_callback
+from fastes.reports.callbacks import as_callbacks
 from fastes.sb3.callbacks import step_callback
 from fastes.training.record import Record
 
@@ -150,9 +150,9 @@ def callback_cost(repeats: int, generations: int) -> list[str]:
     def attached(folder: str) -> tuple[Stretch, float]:
         evaluation = ClockedEvaluation(gymnasium.make(ENV), eval_freq=50_000, n_eval_episodes=1, verbose=0, warn=False)
         saving = callbacks.CheckpointCallback(50_000, os.path.join(folder, "checkpoints"))
-        clocked = Clocked(as_callback([evaluation, saving], step_callback))
-        stretch = train([clocked], evaluation)
-        return stretch, 1.0 - (clocked.cpu - evaluation.cpu) / stretch.cpu
+        clocked = [Clocked(each) for each in as_callbacks([evaluation, saving], step_callback)]
+        stretch = train(clocked, evaluation)
+        return stretch, 1.0 - (sum(each.cpu for each in clocked) - evaluation.cpu) / stretch.cpu
 
     with tempfile.TemporaryDirectory() as folder, FastES(ENV, seed=0, n_workers=0, target_return="none") as model:
         attached(folder)

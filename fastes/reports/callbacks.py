@@ -57,51 +57,8 @@ class FunctionCallback(Callback):
         return self.function(model, record)
 
 
-class CallbackList(Callback):
-    """Several callbacks as one. All are called, and each can stop the training."""
-
-    def __init__(self, callbacks: Sequence[Callback]) -> None:
-        self.callbacks = list(callbacks)
-
-    @property
-    def reads_infos(self) -> bool:  # type: ignore[override]
-        return any(callback.reads_infos for callback in self.callbacks)
-
-    def on_start(self, model: Any, total_timesteps: int) -> None:
-        for callback in self.callbacks:
-            callback.on_start(model, total_timesteps)
-
-    def on_new_best(self, model: Any, eval_return: float) -> None:
-        for callback in self.callbacks:
-            callback.on_new_best(model, eval_return)
-
-    def on_rung(self, model: Any, rung: Rung) -> None:
-        for callback in self.callbacks:
-            callback.on_rung(model, rung)
-
-    def on_final_selection(self, model: Any, result: FinalSelection) -> None:
-        for callback in self.callbacks:
-            callback.on_final_selection(model, result)
-
-    def on_not_confirmed(self, model: Any, finished: FinishedEvaluation, confirmation: Evaluation) -> None:
-        for callback in self.callbacks:
-            callback.on_not_confirmed(model, finished, confirmation)
-
-    def on_phase(self, model: Any, name: str, episodes: int) -> None:
-        for callback in self.callbacks:
-            callback.on_phase(model, name, episodes)
-
-    def on_generation(self, model: Any, record: Record) -> bool:
-        answers = [callback.on_generation(model, record) for callback in self.callbacks]
-        return all(answer is None or bool(answer) for answer in answers)
-
-    def on_end(self, model: Any) -> None:
-        for callback in self.callbacks:
-            callback.on_end(model)
-
-
-def as_callback(callback: Any, adapted: Callable[[Any], Callback | None] = lambda _: None) -> Callback:
-    """Make a Callback of the argument `callback` of `learn`.
+def as_callbacks(callback: Any, adapted: Callable[[Any], Callback | None] = lambda _: None) -> list[Callback]:
+    """Make a list of Callbacks of the argument `callback` of `learn`.
 
     Args:
         callback: A Callback, a function of (model, record), a list of these, or None.
@@ -111,15 +68,15 @@ def as_callback(callback: Any, adapted: Callable[[Any], Callback | None] = lambd
         TypeError: For anything else.
     """
     if callback is None:
-        return Callback()
+        return []
     if isinstance(callback, Callback):
-        return callback
+        return [callback]
     if (other := adapted(callback)) is not None:
-        return other
+        return [other]
     if isinstance(callback, Sequence) and not isinstance(callback, (str, bytes)):
-        return CallbackList([as_callback(item, adapted) for item in callback])
+        return [each for item in callback for each in as_callbacks(item, adapted)]
     if callable(callback):
-        return FunctionCallback(callback)
+        return [FunctionCallback(callback)]
     raise TypeError(
         f"callback = {shown(callback)} is a {type(callback).__name__}: expected a Callback of FastES or SB3, a function or a "
         "list of them"
@@ -131,32 +88,37 @@ class CallbackListener:
 
     Args:
         model: The model that trains.
-        callbacks: All of its callbacks, as one.
+        callbacks: All of its callbacks. All are called, and each can stop the training.
         warnings: The model's, by trial: none is repeated in a later call of `learn`.
     """
 
-    def __init__(self, model: Any, callbacks: Callback, warnings: dict[int, StatisticsWarnings]) -> None:
+    def __init__(self, model: Any, callbacks: Sequence[Callback], warnings: dict[int, StatisticsWarnings]) -> None:
         self._model, self._callbacks, self._warnings = model, callbacks, warnings
 
     def on_generation(self, record: Record, generation: Generation) -> bool:
-        stops = self._callbacks.on_generation(self._model, record) is False
+        answers = [callback.on_generation(self._model, record) for callback in self._callbacks]
         training = self._model.training
         finished = training.latest_evaluations[-1] if record.eval_generation else None
         warnings = self._warnings.setdefault(record.trial, StatisticsWarnings())
         warnings.check(training, record.generation, generation.batch, finished)
-        return not stops
+        return all(answer is None or bool(answer) for answer in answers)
 
     def on_new_best(self, eval_return: float) -> None:
-        self._callbacks.on_new_best(self._model, eval_return)
+        for callback in self._callbacks:
+            callback.on_new_best(self._model, eval_return)
 
     def on_not_confirmed(self, finished: FinishedEvaluation, confirmation: Evaluation) -> None:
-        self._callbacks.on_not_confirmed(self._model, finished, confirmation)
+        for callback in self._callbacks:
+            callback.on_not_confirmed(self._model, finished, confirmation)
 
     def on_rung(self, rung: Rung) -> None:
-        self._callbacks.on_rung(self._model, rung)
+        for callback in self._callbacks:
+            callback.on_rung(self._model, rung)
 
     def on_final_selection(self, result: FinalSelection) -> None:
-        self._callbacks.on_final_selection(self._model, result)
+        for callback in self._callbacks:
+            callback.on_final_selection(self._model, result)
 
     def on_phase(self, name: str, episodes: int) -> None:
-        self._callbacks.on_phase(self._model, name, episodes)
+        for callback in self._callbacks:
+            callback.on_phase(self._model, name, episodes)

@@ -28,7 +28,7 @@ from fastes.models.parameters import named_parameters, theta_with
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.policy_keywords import POLICIES
 from fastes.pools.pool import PoolChoice
-from fastes.reports.callbacks import Callback, CallbackList, as_callback
+from fastes.reports.callbacks import Callback, as_callbacks
 from fastes.reports.monitor_files import checked_keywords, keywords_in
 from fastes.rollout.last_infos import LEFT_OUT, ROOM
 from fastes.sb3 import logger as logging
@@ -237,8 +237,8 @@ class FastES(Agent):
                 **removed,
             )
 
-    def _as_callback(self, callback: Any, is_new: bool) -> Callback:
-        return CallbackList([_Session(is_new), as_callback(callback, step_callback)])
+    def _as_callbacks(self, callback: Any, is_new: bool) -> list[Callback]:
+        return [_Session(is_new), *as_callbacks(callback, step_callback)]
 
     def begin_logging(self, is_new: bool) -> None:
         """Start the clock and the logger of a call of `learn`.
