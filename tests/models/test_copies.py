@@ -97,6 +97,7 @@ def test_vector_environments_with_processes_stay_behind() -> None:
                 twin.learn(100)
             twin.set_env("CartPole-v1")
             twin.learn(100)
+    envs.close()
 
 
 def test_vector_environments_that_lose_what_they_wrap_stay_behind() -> None:
