@@ -64,8 +64,8 @@ class Pool(Protocol):
     and its results depend on no other request.
 
     A request is submitted, waited for, and collected. As many may be open as its training has room for. The oldest request's
-    candidates are played first, and noise-free episodes when no candidate is left; or these first, if the spec says so. After
-    an error the pool can be used again.
+    candidates are played first, and noise-free episodes when no candidate is left; or these first, if the spec says so. Worker
+    processes play them first also while candidates of several requests wait. After an error the pool can be used again.
 
     Attributes:
         spec: The environment, and the needs of each training.

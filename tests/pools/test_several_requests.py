@@ -22,6 +22,7 @@ from processes import children, wait_until
 from fastes import FastES, FastESError, WorkerError
 from fastes.pools.pool import Pool
 from fastes.pools.processes.process_pool import ProcessPool
+from fastes.pools.processes.worker import claim
 from fastes.pools.processes.worker_failures import HangDetector
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.batch import Batch
@@ -291,6 +292,34 @@ def test_a_spare_worker_plays_evaluations_alone(closing: list[Any]) -> None:
             spared.wait((ticket,))
             spared.collect(ticket)
         assert all(int(row[SLOT]) >= 3 or not row[8] for row in spared.block.workers[2:])
+
+
+def test_evaluations_go_first_while_candidates_of_several_requests_wait(
+    closing: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trainings side by side always have candidates, until each waits for its evaluation and there is no work."""
+    monkeypatch.setattr(ProcessPool, "start", lambda _: None)  # claim below is the only one who claims
+    model, pool, requests = prepared(toy(), 1)
+    assert isinstance(pool, ProcessPool)
+    closing += [model, pool]
+    block, generations = pool.block, 3
+    kinds = [range(generations), range(generations, len(block.slots))]
+
+    def next_is_evaluation() -> bool:
+        claimed = claim(block, block.workers[0], kinds)
+        assert claimed is not None
+        return claimed[0] >= generations
+
+    for request in requests[:2]:
+        pool.submit(request)
+    assert not next_is_evaluation(), "a single training's evaluation has time"
+    pool.submit(requests[2])
+    assert next_is_evaluation()
+    while next_is_evaluation():
+        pass
+    kinds = kinds[1:]
+    pool.submit(requests[3])
+    assert next_is_evaluation(), "a spare worker plays nothing else"
 
 
 def test_forgotten_jobs_are_not_played(closing: list[Any], monkeypatch: pytest.MonkeyPatch, alone: list[Batch]) -> None:

@@ -318,7 +318,7 @@ def claim(block: SharedBlock, row: npt.NDArray[np.int64], kinds: list[range]) ->
     """
     _core.commit(row, CLAIMING, 1)
     claimed = None
-    for kind in kinds:
+    for kind in _in_order(block, kinds):
         if (claimed := _core.claim(block.unclaimed, kind.start, kind.stop)) is not None:
             break
     if claimed is not None:
@@ -329,6 +329,18 @@ def claim(block: SharedBlock, row: npt.NDArray[np.int64], kinds: list[range]) ->
         claimed = number, ticket, job
     _core.commit(row, CLAIMING, 0)
     return claimed
+
+
+def _in_order(block: SharedBlock, kinds: list[range]) -> list[range]:
+    """Put noise-free episodes first if candidates of several requests wait, as while trials play side by side.
+
+    There is always a candidate then, until each training waits for its evaluation and no candidate is left for the others.
+    """
+    first = kinds[0]
+    if len(kinds) < 2 or first.start:  # they are the only ones, or first already
+        return kinds
+    waiting = np.count_nonzero(block.unclaimed[first.start : first.stop, 0] & UNCLAIMED)
+    return kinds[::-1] if waiting > 1 else kinds
 
 
 def _failed(claimed: tuple[int, int, int], row: npt.NDArray[np.int64], error: Exception) -> Failed:
