@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from fastes.env_check import EnvCheck, check_env
     from fastes.errors import (
         CheckpointError,
         CheckpointMismatch,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "FastES": "model",
     "Evaluation": "training.evaluation",
+    "EnvCheck": "env_check",
+    "check_env": "env_check",
     "CallablePolicy": "policies.callable_policy",
     "Callback": "reports.callbacks",
     "CheckpointError": "errors",
@@ -58,6 +61,7 @@ __all__ = [
     "CheckpointError",
     "CheckpointMismatch",
     "ClusterError",
+    "EnvCheck",
     "EnvironmentUnavailable",
     "Evaluation",
     "EvolutionStrategy",
@@ -68,6 +72,7 @@ __all__ = [
     "WorkerCrashed",
     "WorkerError",
     "WorkerTimeout",
+    "check_env",
     "import_policy",
     "play",
     "train_seeds",

@@ -97,6 +97,7 @@ class Agent:
         pool_choice: The arguments that the pool was made from.
         evaluator: Opens the pool, and knows the environment.
         verbose: The argument.
+        base_preset: Name of the preset that the settings were taken from, or of the first recipe; '' for a loaded model.
         max_minutes: The argument of the last `learn`; infinity for none.
     """
 
@@ -105,6 +106,7 @@ class Agent:
     pool: Pool
     pool_choice: PoolChoice
     verbose: int
+    base_preset: str = ""
 
     def __init__(
         self,
@@ -145,6 +147,7 @@ class Agent:
             selection = _new_selection(source, kinds, seed, own, recipes)
             self._set_up(source, selection, PoolChoice(n_workers, cluster), verbose, keywords)
             self.evaluator.env_shown, self.evaluator.seen = True, None if source.vector_env else look_at(own)
+            self.base_preset = under
 
     def _set_up(
         self, source: EnvSource, selection: Selection, choice: PoolChoice, verbose: int, keywords: tuple[str, ...]
@@ -482,6 +485,7 @@ class Agent:
                 close_env(env, self.source.name)
         model._set_up(self.source, selection, self.pool_choice, self.verbose, self.given_keywords)
         model.evaluator.env_shown, model.evaluator.seen = self.evaluator.env_shown, self.evaluator.seen
+        model.base_preset = self.base_preset
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -243,7 +243,7 @@ def test_the_look_for_private_names_finds_them(source: str) -> None:
 
 def test_the_loop_knows_no_stable_baselines3() -> None:
     """Delete fastes/sb3 and the one import of it, and everything but SB3's names is there."""
-    above = {"sb3", "model", "seeds", "porting", "cli", "zoo", "", "__main__"}
+    above = {"sb3", "model", "seeds", "porting", "env_check", "cli", "zoo", "", "__main__"}
     for module in module_files():
         if layer_of(module) not in above:
             assert [target for target in reach_of(module) if belongs(target, "sb3")] == [], module

@@ -1,4 +1,4 @@
-"""The command line: fastes train, play, eval, plot, replay, doctor."""
+"""The command line: fastes train, play, eval, plot, replay, check-env, doctor."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from fastes import __version__
 from fastes.cli.arguments import Parser, find_modules_here
+from fastes.cli.check_env import add_check_env, run_check_env
 from fastes.cli.doctor import add_doctor, run_doctor
 from fastes.cli.eval import add_eval, run_eval
 from fastes.cli.play import add_play, run_play
@@ -29,6 +30,7 @@ _COMMANDS = {
     "play": run_play,
     "plot": run_plot,
     "replay": run_replay,
+    "check-env": run_check_env,
     "doctor": run_doctor,
 }
 
@@ -97,6 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_play(commands)
     add_plot(commands)
     add_replay(commands)
+    add_check_env(commands)
     add_doctor(commands)
     return parser
 

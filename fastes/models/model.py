@@ -28,6 +28,7 @@ class Model(Protocol):
     source: EnvSource
     evaluator: Evaluator
     verbose: int
+    base_preset: str
     max_minutes: float
 
     @property
@@ -44,6 +45,8 @@ class Model(Protocol):
     def normalizer(self) -> ObsNormalizer: ...
     @property
     def observation_space(self) -> Any: ...
+    @property
+    def action_space(self) -> Any: ...
     @property
     def seed(self) -> int: ...
     @property

@@ -100,7 +100,7 @@ class CallbackListener:
         training = self._model.training
         finished = training.latest_evaluations[-1] if record.eval_generation else None
         warnings = self._warnings.setdefault(record.trial, StatisticsWarnings())
-        warnings.check(training, record.generation, generation.batch, finished)
+        warnings.check(training, record.generation, generation.batch, finished, self._model.target_return)
         return all(answer is None or bool(answer) for answer in answers)
 
     def on_new_best(self, eval_return: float) -> None:

@@ -8,13 +8,27 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TextIO
 
+import numpy as np
+
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
+from fastes.reports.choice_in_words import choice_in_words, exploring
+from fastes.reports.task_in_words import (
+    duration_in_words,
+    leaves_its_space,
+    lengths_in_words,
+    nothing_to_climb,
+    returns_in_words,
+    space_in_words,
+)
 from fastes.system.console import columns_of, fitted, lasting
 from fastes.training.evaluation import Evaluation, FinishedEvaluation
 from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
 from fastes.training.selection import Rung
+
+_PACE_SECONDS = 2.0  # after the first generation until the pace is written
+_LONG = 10.0  # seconds to come from which it is worth a line
 
 
 class ConsoleLog(Callback):
@@ -34,13 +48,19 @@ class ConsoleLog(Callback):
         self._begin()
 
     def _begin(self) -> None:
+        self._budget = 0  # num_timesteps at which the training ends
+        self._pace: tuple[float, int] | None = None  # the clock and num_timesteps after the first generation
         self.lines, self._written_at, self._trials = 0, -math.inf, False
         self._failed_confirmations = 0
+        self._is_new = self._is_timed = False
         self._waiting: Record | None = None  # of the last generation without a row
 
-    def on_start(self, model: Model, total_timesteps: int) -> None:  # noqa: ARG002
+    def on_start(self, model: Model, total_timesteps: int) -> None:
         self._begin()
-        self._trials = model.selection.is_open
+        self._trials, self._budget = model.selection.is_open, total_timesteps
+        self._is_new = not model.num_timesteps
+        if self._is_new:
+            self._write(task_line(model))
         if model.selection.is_new_race:
             self._write(race_line(model))
         if model.training.cuts_endless_episodes:
@@ -52,14 +72,32 @@ class ConsoleLog(Callback):
             of = _evaluation_in_words(record.eval_return, record.eval_at)
             self._write(f"confirmed: {of} holds over {_fresh(model.settings.target_episodes)} (target {model.target_return:g})")
             return
+        if self._is_new:
+            self._is_new = False
+            for line in first_lines(model, record):
+                self._write(line)
         before = self._waiting
         if before is not None and before.trial == record.trial and not record.eval_generation:
             record = record._replace(
                 **{name: getattr(before, name) for name in ("eval_generation", "eval_return", "eval_rank")}
             )
         self._waiting = record
+        self._tell_pace(model)
         if time.monotonic() - self._written_at >= self.seconds:
             self._write_waiting()
+
+    def _tell_pace(self, model: Model) -> None:
+        """Write once how long the budget takes, as soon as the pace is known: the first generation waits for the workers."""
+        now, steps = time.monotonic(), model.num_timesteps
+        if self._pace is None:
+            self._pace = now, steps
+        began, first = self._pace
+        if self._is_timed or now - began < _PACE_SECONDS or steps <= first:
+            return
+        self._is_timed = True
+        pace, left = (steps - first) / (now - began), self._budget - steps
+        if left / pace >= _LONG:
+            self._write(f"about {pace:,.0f} steps/s: the {left:,} steps that are left take {duration_in_words(left / pace)}")
 
     def on_end(self, model: Model) -> None:  # noqa: ARG002
         self._write_waiting()
@@ -117,6 +155,31 @@ def _fresh(episodes: int) -> str:
 
 def _evaluation_in_words(mean: float, timesteps: int) -> str:
     return f"the evaluation of {mean:.1f} after {timesteps} steps"
+
+
+def task_line(model: Model) -> str:
+    """Return a line about the spaces, and about the policy and its settings unless recipes race."""
+    observations, actions = space_in_words(model.observation_space), space_in_words(model.action_space)
+    seen = f"observations {observations}; actions {actions}"
+    return seen if model.selection.is_new_race else f"{seen}; {choice_in_words(model)}"
+
+
+def first_lines(model: Model, record: Record) -> Iterator[str]:
+    """Yield lines about the episodes of a training's first generation.
+
+    Args:
+        model: The model.
+        record: That generation's.
+    """
+    episodes = model.last_episodes
+    if not episodes:
+        return
+    returns, lengths = np.array([each for each, _ in episodes]), np.array([length for _, length in episodes])
+    cut = f" ({record.episodes_cut} cut)" if record.episodes_cut else ""
+    said = f"first {len(episodes)} episodes: {lengths_in_words(lengths)}{cut}, return {returns_in_words(returns)}"
+    yield f"{said}: nothing to climb yet. {exploring(model)}" if nothing_to_climb(returns) else said
+    if odd := leaves_its_space(model.normalizer, model.observation_space):
+        yield odd
 
 
 def limit_line(model: Model) -> str:

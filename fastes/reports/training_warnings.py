@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
 
 from fastes.errors import level_outside
 from fastes.es.fitness_shaping import mean_and_std
+from fastes.reports.returns_over_budget import ReturnsOverBudget
+from fastes.reports.task_in_words import number_in_words
 from fastes.rollout.batch import Batch
 from fastes.training.evaluation import FinishedEvaluation
 from fastes.training.training import Training
 
-UNBEATEN, _EQUAL = 50, 20  # generations in a row
+UNBEATEN, _EQUAL, _SHORT = 50, 20, 20  # generations in a row
+_AT_ONCE, _LONG = 2.0, 10.0  # mean steps of episodes that end at once, and of such that do not
+_NEAR = 0.25  # of the way from the first evaluation to the target: what is nearer is not stuck
 
 
 class StatisticsWarnings:
@@ -22,8 +27,19 @@ class StatisticsWarnings:
         self._said: set[str] = set()
         self._equal = 0  # generations in a row in which all returns were the same
         self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
+        self._short = 0  # generations in a row in which episodes ended at once
+        self._lowest, self._highest = math.inf, -math.inf  # returns so far
+        self._first_lengths: tuple[float, int] | None = None  # mean and shortest of the first generation, if it was seen
+        self._candidates, self._evaluations = ReturnsOverBudget(), ReturnsOverBudget()
 
-    def check(self, training: Training, generation: int, batch: Batch, finished: FinishedEvaluation | None) -> None:
+    def check(
+        self,
+        training: Training,
+        generation: int,
+        batch: Batch,
+        finished: FinishedEvaluation | None,
+        target_return: float = math.inf,
+    ) -> None:
         """Check a generation.
 
         Args:
@@ -31,12 +47,20 @@ class StatisticsWarnings:
             generation: Its number, as in progress.csv.
             batch: Its results.
             finished: The evaluation that was reported with it, if any.
+            target_return: Noise-free return at which the training ends.
         """
+        if generation == 1:
+            self._first_lengths = (
+                float(batch.lengths.mean()) / batch.per_candidate,
+                int(batch.lengths.min()) // batch.per_candidate,
+            )
         self._check_finite(training, generation, batch)
         self._check_longest_episode(training, generation, batch, finished)
+        self._check_shortest_episodes(training, generation, batch)
         self._check_equal_returns(training, generation, batch, finished)
         if finished is not None:
             self._check_unbeaten(training, finished)
+        self._check_course(training, generation, batch, finished, target_return)
 
     def _check_finite(self, training: Training, generation: int, batch: Batch) -> None:
         """Check returns and observations, except after a penalty, which has its own warning."""
@@ -74,13 +98,97 @@ class StatisticsWarnings:
         self, training: Training, generation: int, batch: Batch, finished: FinishedEvaluation | None
     ) -> None:
         fitness_differs = training.settings.alive_bonus and len(set(batch.lengths.flat)) > 1
-        self._equal = self._equal + 1 if _all_equal(batch, finished) and not fitness_differs else 0
+        is_equal = _all_equal(batch, finished) and not fitness_differs
+        finite = batch.returns[np.isfinite(batch.returns)]
+        if finite.size:
+            self._lowest, self._highest = min(self._lowest, float(finite.min())), max(self._highest, float(finite.max()))
+        if is_equal and self._is_at_its_best(float(batch.returns.flat[0])):
+            is_equal = False
+        self._equal = self._equal + 1 if is_equal else 0
         if self._equal == _EQUAL:
             self._say(
                 "equal",
                 f"in {_EQUAL} generations up to {generation} all candidates had the same return, so nothing could be learned: "
                 f"{_exploring(training)}raise sigma, or give rewards that tell small improvements",
             )
+
+    def _is_at_its_best(self, value: float) -> bool:
+        """Return whether a return that all candidates have is the highest so far, after lower ones or an unknown start."""
+        return value >= self._highest and (value > self._lowest or self._first_lengths is None)
+
+    def _check_shortest_episodes(self, training: Training, generation: int, batch: Batch) -> None:
+        length = float(batch.lengths.mean()) / batch.per_candidate
+        self._short = self._short + 1 if length <= _AT_ONCE else 0
+        if self._short != _SHORT or self._first_lengths is None:
+            return
+        first, _ = self._first_lengths
+        limit = training.episode_limit or 0
+        if first >= _LONG:
+            self._say(
+                "short",
+                f"in {_SHORT} generations up to {generation} episodes ended after {length:.1f} steps, at first after "
+                f"{first:.0f}: the policy ends them at once, which pays if each step costs. Let the end cost more than the "
+                "steps that it saves",
+            )
+        elif limit >= _LONG:
+            self._say(
+                "short",
+                f"in {_SHORT} generations up to {generation} episodes ended after {length:.1f} steps, of {limit:,} that they "
+                "may have: see whether step returns terminated = True by mistake",
+            )
+
+    def _check_course(
+        self,
+        training: Training,
+        generation: int,
+        batch: Batch,
+        finished: FinishedEvaluation | None,
+        target_return: float,
+    ) -> None:
+        """Check that returns rise: since the start, and towards the target."""
+        counters = training.counters
+        at = counters.num_timesteps, counters.budget
+        finite = batch.returns[np.isfinite(batch.returns)]
+        is_new_bin = finite.size > 0 and self._candidates.add(float(finite.mean()), *at, is_first=generation == 1)
+        evaluations = self._evaluations
+        if finished is not None:
+            is_first = self._candidates.first is not None and evaluations.bin < 0
+            evaluations.add(finished.evaluation.mean, *at, is_first=is_first)
+        if not is_new_bin or "equal" in self._said or not evaluations.is_flat:
+            return
+        first, level = evaluations.first, evaluations.level
+        are_cut = training.settings.episode_cap != "none"  # returns of candidates change with the cap
+        if evaluations.is_where_it_began and (are_cut or (self._candidates.is_flat and self._candidates.is_where_it_began)):
+            began = f"evaluations are at {number_in_words(level)}, as at the start"
+        elif first is not None and target_return - level > _NEAR * abs(target_return - first) and math.isfinite(target_return):
+            began = f"evaluations stay at {number_in_words(level)}, below the target of {number_in_words(target_return)}"
+        else:
+            return
+        self._say(
+            "flat",
+            f"returns have not risen for a third of the budget, up to generation {generation}: {began}. "
+            f"{self._what_to_try(training, batch)}",
+        )
+
+    def _what_to_try(self, training: Training, batch: Batch) -> str:
+        """Return advice for returns that do not rise."""
+        per = batch.per_candidate
+        shortest, limit = int(batch.lengths.min()) // per, training.episode_limit
+        if self._first_lengths is not None and limit and self._first_lengths[1] < limit <= shortest:
+            return (
+                f"All episodes now last to the limit of {limit:,} steps, at first they ended before: if waiting pays, take "
+                "that reward away (alive_bonus)"
+            )
+        noise, spread = self._evaluations.noise, float(np.std(batch.returns[np.isfinite(batch.returns)]))
+        if training.settings.eval_episodes == 1 and noise > spread:
+            return (
+                f"Episodes of the same parameters differ by +- {number_in_words(noise)}, those of candidates by +- "
+                f"{number_in_words(spread)}: noise hides what is better. Try episodes_per_candidate=4, or a larger "
+                "population_size"
+            )
+        exploring = _exploring(training)
+        more = f"{exploring[0].upper()}{exploring[1:]}or try" if exploring else "Try"
+        return f"{more} preset='auto', which races recipes, another policy, or a sigma three times larger or smaller"
 
     def _check_unbeaten(self, training: Training, finished: FinishedEvaluation) -> None:
         self._unbeaten = self._unbeaten + 1 if _is_unbeaten(training, finished) else 0

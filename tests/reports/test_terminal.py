@@ -69,7 +69,7 @@ def test_the_bar_is_the_last_line_and_leaves_nothing_behind(kind: str, tmp_path:
     assert not missing, (missing, whole[-12:])
     assert sum(line.startswith("toy: ") for line in whole) >= 1, "what an environment says has a line of its own"
     if kind != "seeds":
-        rows = [line for line in lines if line.strip()[:1].isdigit() and not re.search("timesteps in|trials: ", line)]
+        rows = [line for line in lines if line.strip()[:1].isdigit() and not re.search("timesteps in|trials: |preset", line)]
         assert len(rows) > 5
         assert all(ROW.fullmatch(row) and len(row) <= columns for row in rows), rows
 
@@ -83,7 +83,7 @@ def test_there_are_few_rows_unless_they_are_asked_for(monkeypatch: pytest.Monkey
         nonlocal now
         file = io.StringIO()
         log = ConsoleLog(file, seconds=seconds)
-        model: Any = SimpleNamespace(solved=False, selection=SimpleNamespace(is_open=False, is_new_race=False))
+        model: Any = SimpleNamespace(solved=False, num_timesteps=8, selection=SimpleNamespace(is_open=False, is_new_race=False))
         model.training = SimpleNamespace(cuts_endless_episodes=False)
         log.on_start(model, 10)
         for generation in range(1, 11):
@@ -136,7 +136,7 @@ def test_many_failed_confirmations_do_not_bury_the_rows() -> None:
     """The first, second, fourth and so on have a line, which counts them; with a row per generation all have one."""
     evaluation: Any = SimpleNamespace(mean=7.0, returns=[5.0] * 20)
     finished: Any = SimpleNamespace(evaluation=evaluation, pending=SimpleNamespace(timesteps=100))
-    model: Any = SimpleNamespace(target_return=6.0)
+    model: Any = SimpleNamespace(target_return=6.0, num_timesteps=8)
     model.selection = SimpleNamespace(is_open=False, is_new_race=False, steps_of_others=250)
     model.training = SimpleNamespace(cuts_endless_episodes=False)
     for seconds, counts in ((1.0, [1, 2, 4, 8, 16, 32]), (0.0, [*range(1, 41)])):
@@ -165,7 +165,10 @@ def test_a_winner_of_an_archive_tells_whose_steps_it_counts() -> None:
 def test_rows_of_several_trials_have_a_column_for_them() -> None:
     file = io.StringIO()
     model: Any = SimpleNamespace(
-        solved=False, settings=SimpleNamespace(trials=3), selection=SimpleNamespace(is_open=True, is_new_race=False)
+        solved=False,
+        num_timesteps=8,
+        settings=SimpleNamespace(trials=3),
+        selection=SimpleNamespace(is_open=True, is_new_race=False),
     )
     model.training = SimpleNamespace(cuts_endless_episodes=False)
     log = ConsoleLog(file)

@@ -25,17 +25,20 @@ from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.sb3.logger import configure
 from fastes.settings.preset_loader import all_presets, choose_settings, load_preset
+from fastes.training.counters import Counters
 from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEvaluation
 
 # --- no candidate reaches theta --------------------------------------------------------------------------------------
 
 
-def model_with(noise: str = "action_noise", **settings: Any) -> Any:
+def model_with(noise: str = "action_noise", limit: int | None = None, budget: int = 0, **settings: Any) -> Any:
     return SimpleNamespace(
         spec=SimpleNamespace(head=SimpleNamespace(noise=noise)),
         settings=Settings().changed(**settings),
         normalizer=SimpleNamespace(skipped=0),
         episode_settings=lambda: (EpisodeSettings(), EpisodeSettings()),
+        episode_limit=limit,
+        counters=Counters(budget=budget),
     )
 
 
@@ -63,12 +66,16 @@ BEATEN = generation([[0.0, 5.0], [1.0, -1.0]], [2.0])
 UNBEATEN = generation([[0.0, 1.0], [1.0, -1.0]], [2.0])
 
 
-def warnings_of(batches: list[Played], words: str = "no candidate", **settings: Any) -> list[str]:
+def warnings_of(
+    batches: list[Played], words: str = "no candidate", first: int = 1, target: float = math.inf, **settings: Any
+) -> list[str]:
+    """Warnings with these words. first: number of the first generation. A generation makes one step of the budget."""
     odd, model = StatisticsWarnings(), model_with(**settings)
     with caught_warnings() as messages:
-        for number, (batch, told) in enumerate(batches, 1):
+        for number, (batch, told) in enumerate(batches, first):
             told = told and told._replace(pending=told.pending._replace(generation=number - 1))
-            odd.check(model, number, batch, told)
+            model.counters = model.counters._replace(num_timesteps=number)
+            odd.check(model, number, batch, told, target)
     return [message for message in messages if words in message]
 
 
@@ -272,6 +279,138 @@ def test_equal_returns_are_warned_of_once() -> None:
     assert len(warnings_of([longer] * 30, words)) == 1
     assert warnings_of([longer] * 30, words, alive_bonus=0.1) == [], "fitness differs, as steps do"
     assert len(warnings_of([equal] * 30, words, alive_bonus=0.1)) == 1
+
+
+def test_equal_returns_are_no_fault_at_the_maximum() -> None:
+    """As on CartPole, whose candidates all balance to the end. Where returns were never lower, or were higher, it is one."""
+    best, words = generation([[3.0, 3.0], [3.0, 3.0]], [3.0]), "the same return"
+    lower, higher = generation([[1.0, 3.0], [2.0, 3.0]], [3.0]), generation([[3.0, 4.0], [3.0, 3.0]], [3.0])
+    assert warnings_of([lower, *[best] * 60], words) == []
+    assert len(warnings_of([higher, *[best] * 60], words)) == 1
+    assert len(warnings_of([best] * 60, words)) == 1
+    assert warnings_of([best] * 60, words, first=31) == [], "its start was not seen"
+
+
+# --- episodes that end at once ---------------------------------------------------------------------------------------
+
+
+def lasting(*lengths: int) -> Played:
+    """Candidates whose episodes have these lengths, and whose returns differ."""
+    played = generation([[-1.0, -2.0]] * (len(lengths) // 2), [])
+    return played._replace(batch=replace(played.batch, lengths=np.array(lengths).reshape(-1, 2)))
+
+
+def test_a_policy_that_ends_episodes_at_once_is_told() -> None:
+    words = "episodes ended after"
+    assert warnings_of([lasting(200, 180), *[lasting(1, 2)] * 19], words) == []
+    (message,) = warnings_of([lasting(200, 180), *[lasting(1, 2)] * 60], words)
+    assert "20 generations up to 21 episodes ended after 1.5 steps, at first after 190: " in message
+    assert "end cost more" in message
+    assert warnings_of([lasting(200, 180), *[lasting(3, 2)] * 60], words) == [], "a goal may be near"
+    (message,) = warnings_of([lasting(1, 1)] * 60, words, limit=200)
+    assert "terminated = True by mistake" in message
+    assert warnings_of([lasting(1, 1)] * 60, words) == [], "a single decision has no more"
+    assert warnings_of([lasting(1, 1)] * 60, words, limit=1) == []
+
+
+# --- returns that do not rise ----------------------------------------------------------------------------------------
+
+BUDGET = 300
+RNG = np.random.default_rng(0)
+NOISE = RNG.normal(size=(BUDGET, 9))
+
+
+def course(level: Any, spread: float = 1.0, lengths: Any = None, **settings: Any) -> list[str]:
+    """Warnings of a training whose returns follow a function of its progress, from 0 to 1."""
+    batches = []
+    for number in range(BUDGET):
+        values = level(number / BUDGET) + spread * NOISE[number] * ([1.0] * 8 + [0.3])
+        played = generation(values[:8].reshape(4, 2), values[8:])
+        steps = np.full((4, 2), 10 if lengths is None else lengths(number / BUDGET))
+        batches.append(played._replace(batch=replace(played.batch, lengths=steps)))
+    return warnings_of(batches, "returns have not risen", budget=BUDGET, **settings)
+
+
+def test_returns_that_never_rise_are_told_after_a_third_of_the_budget() -> None:
+    (message,) = course(lambda progress: 5.0, spread=0.01)
+    number = int(re.findall(r"up to generation (\d+)", message)[0])
+    assert BUDGET / 3 <= number <= BUDGET * 2 / 3
+    assert re.search(r"evaluations are at (5|5\.00\d|4\.99\d), as at the start", message)
+    assert "preset='auto'" in message
+    assert len(course(lambda progress: -3.0 * progress)) == 1, "returns that fall do not rise"
+
+
+RISES = {
+    "steadily": lambda progress: 100.0 * progress,
+    "slowly": lambda progress: 6.0 * progress,
+    "at once": lambda progress: 100.0 * min(1.0, 30.0 * progress),
+    "in one generation": lambda progress: 100.0 * (progress > 0.0),
+    "in steps": lambda progress: 50.0 * (progress > 0.1) + 50.0 * (progress > 0.6),
+    "late in the first third": lambda progress: 100.0 * max(0.0, progress - 0.25),
+}
+
+
+@pytest.mark.parametrize("name", RISES)
+def test_returns_that_rise_or_have_risen_are_not_told(name: str) -> None:
+    assert course(RISES[name]) == []
+    assert course(RISES[name], episode_cap="grow") == []
+
+
+def test_a_plateau_below_the_target_is_told() -> None:
+    stuck = lambda progress: 40.0 * min(1.0, 30.0 * progress)  # noqa: E731
+    (message,) = course(stuck, target=100.0)
+    assert "below the target of 100" in message
+    assert course(stuck, target=45.0) == [], "it is near"
+    assert course(stuck, target=39.0) == []
+
+
+def test_only_evaluations_count_while_a_cap_grows() -> None:
+    """Returns of candidates follow the cap, as negative rewards make those of longer episodes smaller."""
+    batches = [generation(np.full((4, 2), -1.0 * n), [float(n)]) for n in range(1, 300)]
+    assert warnings_of(batches, "not risen", budget=300, episode_cap="grow") == []
+    batches = [generation(np.full((4, 2), 1.0 * n) + NOISE[n, :2], NOISE[n, :1]) for n in range(1, 300)]
+    assert len(warnings_of(batches, "not risen", budget=300, episode_cap="grow")) == 1
+
+
+def test_what_to_try_depends_on_what_is_seen() -> None:
+    batches = [generation(NOISE[n, :8].reshape(4, 2), 9.0 * NOISE[n, 8:]) for n in range(300)]
+    (message,) = warnings_of(batches, "not risen", budget=300)
+    assert "noise hides what is better. Try episodes_per_candidate=4" in message
+    quiet: dict[str, Any] = {"level": lambda progress: 5.0}
+    (message,) = course(**quiet, noise="sample_actions")
+    assert "sample_actions=True" in message
+    waits = lambda progress: 200 if progress > 0.1 else 50  # noqa: E731
+    (message,) = course(**quiet, lengths=waits, limit=200)
+    assert "All episodes now last to the limit of 200 steps" in message
+    assert "alive_bonus" in message
+    (message,) = course(**quiet, lengths=lambda progress: 200, limit=200)
+    assert "limit" not in message, "as episodes of fixed length do by design"
+
+
+def test_a_training_whose_start_was_not_seen_is_not_judged_by_it() -> None:
+    assert course(lambda progress: 5.0, first=2) == []
+    assert len(course(lambda progress: 5.0, first=2, target=100.0)) == 0
+
+
+def test_few_generations_and_no_budget_are_not_judged() -> None:
+    batches = [generation([[1.0, 2.0]], [1.5])] * 25
+    assert warnings_of(batches, "not risen", budget=25) == []
+    assert warnings_of([generation([[1.0, 2.0]], [1.5])] * 300, "not risen", budget=0) == []
+
+
+@pytest.mark.parametrize(
+    ("env", "settings"),
+    [
+        ("CartPole-v1", {"total_timesteps": 400_000, "target_return": "none"}),
+        ("Pendulum-v1", {"total_timesteps": 200_000}),
+        ("MountainCar-v0", {"total_timesteps": 100_000}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_trainings_that_learn_are_not_warned_of(env: str, settings: dict[str, Any]) -> None:
+    with caught_warnings() as messages, FastES(env, seed=1, n_workers=0, **settings) as model:
+        model.learn()
+    assert messages == []
 
 
 # --- a clock that stands still ---------------------------------------------------------------------------------------

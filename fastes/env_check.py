@@ -1,0 +1,481 @@
+"""check_env: what a task is like, and whether a training on it can work, before one begins."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium.utils.env_checker import check_env as check_by_gymnasium
+
+from fastes.envs.closing import close_env
+from fastes.envs.source import EnvArgument, EnvSource, make_env_source
+from fastes.errors import WorkerError, check_int, summary_of
+from fastes.es.schedules import make_schedule
+from fastes.model import FastES
+from fastes.models.arguments import checked_timesteps
+from fastes.policies.custom_policy import CustomPolicy
+from fastes.reports.choice_in_words import choice_in_words, exploring
+from fastes.reports.task_in_words import (
+    duration_in_words,
+    lengths_in_words,
+    nothing_to_climb,
+    number_in_words,
+    returns_in_words,
+    space_in_words,
+)
+from fastes.rollout.episode import EpisodeSettings
+from fastes.rollout.random_episodes import RandomEpisodes, Repeated, play_random, play_twice
+from fastes.rollout.random_state import global_random_kept
+from fastes.setting_fields import checked_number
+from fastes.system.limits import available_cpus
+
+ERROR, WARNING = "error", "warning"
+_GRIDS = ((8, 5), (4, 3), (2, 2))  # random policies, and episodes of each: the first that there is time for
+_FEW = 5  # random episodes, from which little can be said
+_NOISY = 3.0  # times that returns of one policy may differ more than those of several
+_FIRST_SEED = 1000  # of the environment
+
+
+class Finding(NamedTuple):
+    """Something about a task that harms a training.
+
+    Attributes:
+        level: "error" if no training can work, else "warning".
+        text: The fact, and what to do about it.
+    """
+
+    level: str
+    text: str
+
+
+class PolicyEpisodes(NamedTuple):
+    """Episodes of several random policies, all on the same environment seeds.
+
+    Attributes:
+        returns: float64 (policies, episodes of each).
+        steps: The sum of all lengths.
+        seconds: Wall time of all.
+    """
+
+    returns: npt.NDArray[np.float64]
+    steps: int
+    seconds: float
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the returns of one policy over environment seeds, as a root mean square over policies."""
+        return float(np.sqrt(self.returns.var(axis=1, ddof=1).mean()))
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the policies' mean returns, without the part that is noise."""
+        of_means = self.returns.mean(axis=1).var(ddof=1)
+        return math.sqrt(max(0.0, float(of_means) - self.noise**2 / self.returns.shape[1]))
+
+
+class EnvCheck(NamedTuple):
+    """The result of `check_env`; as text it is the report of `fastes check-env`.
+
+    Attributes:
+        env: The environment's name.
+        observation_space, action_space: Its spaces, in words.
+        episode_limit: Steps after which the environment itself ends an episode; None if no limit is known.
+        cut_after: Steps after which a training cuts an episode of an environment without a known limit, else None.
+        choice: The policy of a training, and where its settings come from.
+        random_episodes: Episodes of random actions.
+        policies: Episodes of random policies.
+        repeated: Whether the same seed and actions give the same episode.
+        total_timesteps: The budget that `seconds` is of.
+        processes: The processes that it is shared by.
+        findings: Faults, errors first.
+
+    Parts that could not be played are None.
+    """
+
+    env: str
+    observation_space: str = ""
+    action_space: str = ""
+    episode_limit: int | None = None
+    cut_after: int | None = None
+    choice: str = ""
+    random_episodes: RandomEpisodes | None = None
+    policies: PolicyEpisodes | None = None
+    repeated: Repeated | None = None
+    total_timesteps: int = 0
+    processes: int = 1
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether a training can work: there is no finding of the level "error"."""
+        return all(finding.level != ERROR for finding in self.findings)
+
+    @property
+    def steps_per_second(self) -> float:
+        """Steps per second of one process, policy included; NaN if no policy has played."""
+        played = self.policies
+        return math.nan if played is None else played.steps / max(played.seconds, 1e-9)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that `total_timesteps` take if all processes are always busy; NaN if no policy has played."""
+        return self.total_timesteps / (self.steps_per_second * self.processes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, as `fastes check-env --json` prints them."""
+        played, policies, repeated = self.random_episodes, self.policies, self.repeated
+        return {
+            "env": self.env,
+            "ok": self.ok,
+            "observation_space": self.observation_space,
+            "action_space": self.action_space,
+            "episode_limit": self.episode_limit,
+            "cut_after": self.cut_after,
+            "choice": self.choice,
+            "random_episodes": played
+            and {
+                "episodes": len(played.returns),
+                "returns": _summary(played.returns),
+                "lengths": _summary(played.lengths),
+                "terminated": played.terminated,
+                "truncated": played.truncated,
+                "cut": played.cut,
+                "rewarded_steps": played.rewarded,
+            },
+            "policies": policies
+            and {
+                "policies": policies.returns.shape[0],
+                "episodes_each": policies.returns.shape[1],
+                "return_std_between_policies": _number(policies.spread),
+                "return_std_of_one_policy": _number(policies.noise),
+            },
+            "steps_per_second": _number(self.steps_per_second),
+            "total_timesteps": self.total_timesteps,
+            "processes": self.processes,
+            "seconds": _number(self.seconds),
+            "deterministic": repeated and repeated.start and repeated.steps,
+            "findings": [finding._asdict() for finding in self.findings],
+        }
+
+    def __str__(self) -> str:
+        rows = list(self._rows())
+        width = max((len(name) for name, _ in rows), default=0)
+        lines = [self.env, *(f"  {name.ljust(width)}  {text}" for name, text in rows)]
+        return "\n".join([*lines, *(f"{finding.level}: {finding.text}" for finding in self.findings), self._result()])
+
+    def _rows(self) -> Iterator[tuple[str, str]]:
+        if self.observation_space:
+            yield "observations", self.observation_space
+            yield "actions", self.action_space
+        if self.random_episodes is not None:
+            yield "episodes", _episodes_in_words(self.random_episodes, self.episode_limit)
+            yield "returns", _returns_and_rewards_in_words(self.random_episodes)
+        if self.policies is not None and math.isfinite(self.policies.noise):
+            yield "noise", _noise_in_words(self.policies)
+        if self.repeated is not None:
+            same = self.repeated.start and self.repeated.steps
+            yield "seeds", f"the same seed and actions give {'the same episode' if same else 'different episodes'}"
+        if self.policies is not None:
+            yield (
+                "speed",
+                (
+                    f"{self.steps_per_second:,.0f} steps/s in one process: {self.total_timesteps:,} steps take "
+                    f"{duration_in_words(self.seconds)} or more on {self.processes} core{'s' * (self.processes != 1)}"
+                ),
+            )
+        if self.choice:
+            yield "training", self.choice
+
+    def _result(self) -> str:
+        number = len(self.findings)
+        if not self.ok:
+            return "A training cannot work before the errors are corrected."
+        return (
+            f"A training can work; {number} warning{'s' * (number != 1)}." if number else "Nothing speaks against a training."
+        )
+
+
+def check_env(
+    env: EnvArgument,
+    policy: str | CustomPolicy | None = None,
+    *,
+    episodes: int = 40,
+    seconds: float = 20.0,
+    total_timesteps: float | None = None,
+    n_workers: int | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> EnvCheck:
+    """Play an environment for a few seconds in this process, and say what a training on it would be like.
+
+    >>> from fastes import check_env
+    >>> check = check_env("CartPole-v1", episodes=5)
+    >>> check.ok, check.episode_limit, len(check.random_episodes.returns)
+    (True, 500, 5)
+
+    Random actions show lengths, returns and rewards; random policies of the kind that a training begins with show how much
+    returns depend on the policy and how much on the environment's seed. `print(check_env(env))` prints the report.
+
+    Args:
+        env, policy, env_kwargs: See FastES.
+        episodes: Episodes of random actions; fewer if the time is over.
+        seconds: Time for these, and once more for random policies. The first episode of a slow environment may take longer.
+        total_timesteps: Budget whose time is estimated; None for the settings'.
+        n_workers: Processes that it is estimated for; None for the usable cores.
+        arguments: More arguments of FastES, such as preset or a setting.
+
+    Raises:
+        EnvironmentUnavailable: The id is unknown, or a package is missing.
+        TypeError, ValueError: If an argument is wrong. Faults of the environment are findings.
+    """
+    check_int("episodes", episodes, 1)
+    if checked_number("seconds", seconds, "seconds, more than 0") <= 0.0:
+        raise ValueError(f"seconds = {seconds!r}: expected seconds, more than 0")
+    processes = available_cpus() if n_workers is None else max(1, check_int("n_workers", n_workers, 0))
+    source = make_env_source(env, env_kwargs)
+    if source.vector_env is not None:
+        raise ValueError(f"{source.name} is a vector environment: pass the id, or a function that makes a single environment")
+    check = EnvCheck(source.name, processes=processes)
+    try:
+        with global_random_kept():
+            model = FastES(source, policy, n_workers=0, seed=0, **arguments)
+    except (TypeError, ValueError) as error:
+        return check._replace(findings=(Finding(ERROR, str(error)),))
+    with model, global_random_kept():
+        budget = checked_timesteps(total_timesteps, model.settings, least=1)
+        model.note_episode_limit()
+        training = model.selection.with_budget(budget, anew=True).training
+        limit = training.longest_episode()
+        check = check._replace(
+            observation_space=space_in_words(model.observation_space),
+            action_space=space_in_words(model.action_space),
+            episode_limit=training.episode_limit,
+            cut_after=limit if training.cuts_endless_episodes else None,
+            choice=choice_in_words(model),
+            total_timesteps=budget,
+        )
+        check, faults = _played(check, model, source, episodes, float(seconds), limit)
+    return check._replace(
+        findings=(*faults, *sorted(_warnings_about(check, faults, exploring(model)), key=lambda each: each.level))
+    )
+
+
+# --- playing ----------------------------------------------------------------------------------------------------------
+
+
+def _played(
+    check: EnvCheck, model: FastES, source: EnvSource, episodes: int, seconds: float, limit: int
+) -> tuple[EnvCheck, list[Finding]]:
+    """Return the check with what could be played, and the faults that ended it or that Gymnasium finds."""
+    seeds = range(_FIRST_SEED, _FIRST_SEED + episodes)
+    env = source()
+    try:
+        played = play_random(env, seeds, limit, seconds)
+        check = check._replace(random_episodes=played)
+        if played.seconds / max(int(played.lengths.sum()), 1) * int(played.lengths.max()) < seconds:
+            check = check._replace(repeated=play_twice(env, _FIRST_SEED, limit))
+        faults = list(_said_by_gymnasium(env))
+    except Exception as error:  # an environment may raise anything
+        return check, [Finding(ERROR, f"an episode of random actions raised {_said(error)}")]
+    finally:
+        close_env(env, source.name)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".* which is not in ", category=RuntimeWarning)  # a finding says it
+            return check._replace(policies=_play_policies(model, played, limit, seconds)), faults
+    except Exception as error:
+        return check, [Finding(ERROR, f"an episode of a random policy raised {_said(error)}"), *faults]
+
+
+def _play_policies(model: FastES, played: RandomEpisodes, limit: int, seconds: float) -> PolicyEpisodes:
+    """Play random policies as the first generation has them: the first parameters, and a perturbation on top."""
+    per_episode = played.seconds / max(len(played.returns), 1)
+    grid = next((grid for grid in _GRIDS if grid[0] * grid[1] * per_episode <= seconds), _GRIDS[-1])
+    policies, episodes = grid
+    rng, sigma = np.random.default_rng(0), make_schedule("sigma", model.settings.sigma)(1.0)
+    seeds = np.arange(_FIRST_SEED, _FIRST_SEED + episodes, dtype=np.int64)
+    model.evaluator.start(training=False)  # builds the environment, which is no part of the speed
+    returns, steps, began = [], 0, time.perf_counter()
+    while len(returns) < policies and (len(returns) < 2 or time.perf_counter() - began < seconds):
+        theta = (model.theta + sigma * rng.standard_normal(model.num_params)).astype(np.float32)
+        result = model.evaluator.run(model.evaluator.evaluate(theta, model.normalizer, seeds, EpisodeSettings(limit)))
+        returns.append(result.returns)
+        steps += result.timesteps
+    return PolicyEpisodes(np.array(returns), steps, time.perf_counter() - began)
+
+
+def _said_by_gymnasium(env: Any) -> Iterator[Finding]:
+    """Yield the first fault that Gymnasium's own check finds, unless it is of spaces or seeds, which are checked here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            check_by_gymnasium(env, skip_render_check=True, skip_close_check=True)
+        except Exception as error:  # assertions, and whatever the environment raises
+            said = " ".join(str(error).split())
+            if not any(words in said for words in ("observation space", "deterministic", "Deterministic", "share an object")):
+                yield Finding(WARNING, f"Gymnasium's check_env says: {said}")
+
+
+def _said(error: Exception) -> str:
+    """Return an exception in one line, with the file and line of the user's code that raised it, if it was that."""
+    if isinstance(error, WorkerError):  # its text goes on with how to play the episode again
+        return str(error).partition("\n")[0]
+    trace, found = error.__traceback__, ""
+    while trace is not None:
+        name = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
+        if name not in ("fastes", "gymnasium", "numpy"):
+            found = f" (in {os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    return f"{summary_of(error)}{found}"
+
+
+# --- judging ----------------------------------------------------------------------------------------------------------
+
+
+def _warnings_about(check: EnvCheck, faults: list[Finding], how_to_explore: str) -> Iterator[Finding]:
+    played = check.random_episodes
+    if played is None:
+        return
+    yield from _about_numbers(played)
+    yield from _about_lengths(check, played)
+    yield from _about_repeated(check.repeated)
+    for part in played.outside:
+        reached = "a value that is not in it" if math.isnan(part.value) else number_in_words(part.value)
+        yield Finding(
+            WARNING,
+            f"{part.where} leaves its space, {part.space}: it reaches {reached}. Widen the space, or clip in the environment: "
+            "wrappers that scale by the bounds, and one-hot choices, depend on them",
+        )
+    if not any(finding.level == ERROR for finding in faults):
+        yield from _about_returns(played, check.policies, how_to_explore)
+
+
+def _about_numbers(played: RandomEpisodes) -> Iterator[Finding]:
+    if played.odd_observations:
+        yield Finding(
+            ERROR, f"{played.odd_observations} observations have values that are not finite: find the division or root"
+        )
+    odd = int(np.count_nonzero(~np.isfinite(played.returns)))
+    if odd:
+        level = ERROR if 2 * odd >= len(played.returns) else WARNING
+        yield Finding(level, f"{odd} of {len(played.returns)} episodes have a return that is not finite: they rank worst")
+
+
+def _about_lengths(check: EnvCheck, played: RandomEpisodes) -> Iterator[Finding]:
+    number = len(played.lengths)
+    if played.is_late and number < _FEW:
+        yield Finding(
+            WARNING,
+            f"there was time for {number} random episode{'s' * (number != 1)} alone: steps are slow, or episodes long. "
+            "seconds=... (--seconds) gives more",
+        )
+    if played.cut and check.cut_after is not None and played.lengths.max() >= check.cut_after:
+        yield Finding(
+            WARNING,
+            f"{played.cut} of {number} random episodes had not ended after {check.cut_after:,} steps, at which learn "
+            "cuts them, too: the environment has no limit that is known. Set max_episode_steps to the steps that an episode "
+            "should have",
+        )
+    if number > 1 and played.lengths.max() == 1 and (check.episode_limit or 0) > 1:
+        yield Finding(
+            WARNING,
+            f"all random episodes ended after their first step, though the limit is {check.episode_limit}: see whether step "
+            "returns terminated = True by mistake",
+        )
+
+
+def _about_repeated(repeated: Repeated | None) -> Iterator[Finding]:
+    if repeated is None or (repeated.start and repeated.steps):
+        return
+    what = "start differently" if not repeated.start else "start alike and differ later"
+    yield Finding(
+        WARNING,
+        f"two episodes of the same seed and the same actions {what}: results will depend on which worker plays what. Call "
+        "super().reset(seed=seed), draw from self.np_random alone, and keep nothing from one episode to the next",
+    )
+
+
+def _about_returns(played: RandomEpisodes, policies: PolicyEpisodes | None, how_to_explore: str) -> Iterator[Finding]:
+    number, first = len(played.returns), float(played.returns[0])
+    of_policies = None if policies is None else policies.returns
+    policies_alike = of_policies is None or nothing_to_climb(of_policies.ravel())
+    are_equal = policies_alike and (of_policies is None or float(of_policies.flat[0]) == first)
+    if nothing_to_climb(played.returns) and are_equal:
+        who = f"all {number} random episodes" + (
+            "" if of_policies is None else f", and all {of_policies.size} of random policies,"
+        )
+        yield Finding(
+            WARNING,
+            f"{who} returned {number_in_words(first)}: nothing to climb. {how_to_explore}",
+        )
+    elif policies_alike and of_policies is not None and of_policies.size > 1:
+        yield Finding(
+            WARNING,
+            f"all {of_policies.size} episodes of random policies returned {number_in_words(of_policies.flat[0])}, and those "
+            f"of random actions did not. {how_to_explore}",
+        )
+    elif policies is not None and math.isfinite(policies.noise) and policies.noise > _NOISY * policies.spread:
+        yield Finding(
+            WARNING,
+            f"returns depend more on the seed (+- {number_in_words(policies.noise)}) than on the policy "
+            f"(+- {number_in_words(policies.spread)}): average with episodes_per_candidate=4, or take a larger population_size",
+        )
+
+
+# --- plain values -----------------------------------------------------------------------------------------------------
+
+
+def _episodes_in_words(played: RandomEpisodes, limit: int | None) -> str:
+    number = len(played.lengths)
+    few = "" if played.lengths.min() == played.lengths.max() else f", mean {played.lengths.mean():.0f}"
+    ends = [
+        f"{_share(count, number)} {text}"
+        for count, text in (
+            (played.terminated, "ended by the rules"),
+            (played.truncated, f"ended by the limit of {limit:,}" if limit else "truncated"),
+            (played.cut, "cut"),
+        )
+        if count
+    ]
+    return f"{number} of random actions: {lengths_in_words(played.lengths)}{few}; {', '.join(ends)}"
+
+
+def _share(count: int, number: int) -> str:
+    return "all" if count == number else f"{count}"
+
+
+def _returns_and_rewards_in_words(played: RandomEpisodes) -> str:
+    if played.rewarded == 1.0:
+        return returns_in_words(played.returns)
+    rewarded = f"{_percent(played.rewarded)} of steps have a reward" if played.rewarded else "no step has a reward"
+    return f"{returns_in_words(played.returns)}; {rewarded}"
+
+
+def _noise_in_words(played: PolicyEpisodes) -> str:
+    policies, each = played.returns.shape
+    if nothing_to_climb(played.returns.ravel()):
+        return f"{policies} random policies, {each} episodes each: all returned {number_in_words(played.returns.flat[0])}"
+    return (
+        f"{policies} random policies, {each} episodes each: policies differ by +- {number_in_words(played.spread)}, "
+        f"episodes of one policy by +- {number_in_words(played.noise)}"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.2g} %"
+
+
+def _summary(values: npt.NDArray[Any]) -> dict[str, float | None]:
+    of: dict[str, Callable[[npt.NDArray[Any]], Any]] = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
+    return {name: _number(float(function(values))) for name, function in of.items()}
+
+
+def _number(value: float) -> float | None:
+    """Return a number, or None if JSON has none for it."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,35 @@
+"""The policy and settings of a training in words, and what a user can add to them."""
+
+from __future__ import annotations
+
+from fastes.models.model import Model
+
+
+def choice_in_words(model: Model) -> str:
+    """Return where a training's settings come from, and its policy."""
+    trials = model.selection.trials
+    recipes = list(dict.fromkeys(trial.recipe for trial in trials if trial.recipe))
+    if len(recipes) > 1:
+        return f"no preset, so up to {len(recipes)} recipes race: {', '.join(recipes[:-1])} and {recipes[-1]}"
+    if recipes:
+        why = f"recipe {recipes[0]!r}"
+    elif model.base_preset == model.source.preset_name(model.observation_space):
+        why = "its preset"
+    else:
+        why = f"preset {model.base_preset!r}" if model.base_preset else "its own settings"
+    return f"{why}: {model.settings.policy}, {model.num_params:,} parameters"
+
+
+def exploring(model: Model) -> str:
+    """Return advice, as sentences, for a task whose first episodes all have the same return."""
+    if model.base_preset == model.source.preset_name(model.observation_space):
+        return "Its preset was tuned on that"
+    slope = "ewards for small progress, or episodes that start nearer to the goal, show the search a way"
+    trials = model.selection.trials
+    if drawing := next((trial for trial in trials if trial.training.settings.sample_actions), None):
+        who = f"The recipe {drawing.recipe!r} draws actions" if drawing.recipe else "Actions are drawn"
+        return f"{who}, which explores within each episode; r{slope}"
+    heads = [trial.training.spec.head for trial in trials]
+    if any(head is not None and head.noise == "sample_actions" for head in heads):
+        return f"sample_actions=True (--sample-actions) explores within each episode; r{slope}"
+    return f"R{slope}"

@@ -1,0 +1,76 @@
+"""An environment and its first episodes in words: lines of `fastes check-env`, and the first ones of a training."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from fastes.errors import shown
+from fastes.rollout.obs_normalizer import ObsNormalizer
+
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+_ROUNDING = 1e-3  # by which a root mean square may pass a bound
+
+
+def space_in_words(space: object) -> str:
+    """Return a space in a few words: kind, shape and dtype, and the bounds of a Box if all values share finite ones."""
+    if not isinstance(space, spaces.Box):
+        return " ".join(shown(space, 100).split())
+    low, high = np.unique(space.low), np.unique(space.high)
+    bounds = f", {low[0]:g} to {high[0]:g}" if len(low) == len(high) == 1 and space.is_bounded() else ""
+    return f"Box{space.shape} of {space.dtype}{bounds}"
+
+
+def lengths_in_words(lengths: npt.NDArray[np.int64]) -> str:
+    """Return the lengths of episodes, int64 (n,), in words."""
+    low, high = int(lengths.min()), int(lengths.max())
+    return f"{low:,} step{'s' * (low != 1)}" if low == high else f"{low:,} to {high:,} steps"
+
+
+def returns_in_words(returns: npt.NDArray[np.float64]) -> str:
+    """Return the returns of episodes, float64 (n,), in words. Those that are not finite are left out, unless all are."""
+    finite = returns[np.isfinite(returns)]
+    if not finite.size:
+        return "none of them finite"
+    if finite.min() == finite.max():
+        return number_in_words(finite[0])
+    low, high, mean, std = (number_in_words(value) for value in (finite.min(), finite.max(), finite.mean(), finite.std()))
+    return f"{low} to {high}, mean {mean} +- {std}"
+
+
+def number_in_words(value: float) -> str:
+    """Return a number with four digits; one of 10,000 to 1e12 with all before the point."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
+
+
+def nothing_to_climb(returns: npt.NDArray[np.float64]) -> bool:
+    """Return whether all returns, float64 (n,), are the same number."""
+    return bool(len(returns) > 1 and (returns == returns[0]).all())
+
+
+def duration_in_words(seconds: float) -> str:
+    """Return seconds as one number with a fitting unit."""
+    for size, unit in ((_DAY, "days"), (_HOUR, "hours"), (_MINUTE, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 100 * size else f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.2g} s" if seconds < 10.0 else f"{seconds:.0f} s"
+
+
+def leaves_its_space(normalizer: ObsNormalizer, space: object) -> str:
+    """Return which value of the observations has left its bounds for certain, by its root mean square; '' for none.
+
+    Args:
+        normalizer: Statistics of observations.
+        space: Their space. Only a Box whose values all have statistics can be judged.
+    """
+    if not isinstance(space, spaces.Box) or not normalizer.count or normalizer.mean.size != space.low.size:
+        return ""
+    largest = np.maximum(np.abs(space.low.astype(np.float64)), np.abs(space.high.astype(np.float64))).ravel()
+    root = np.sqrt(normalizer.mean**2 + normalizer.squares / normalizer.count)
+    over = np.flatnonzero(root > largest * (1.0 + _ROUNDING))
+    if not over.size:
+        return ""
+    at = int(over[(root[over] - largest[over]).argmax()])
+    index = ", ".join(str(int(n)) for n in np.unravel_index(at, space.shape)) if space.shape else ""
+    return f"observation[{index}] leaves its space, whose values are at most {largest[at]:.4g}: it reaches {root[at]:.4g}"

@@ -1,0 +1,64 @@
+"""Risk: the command hides what check_env finds, or its exit status says that all is well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fastes.cli.main import main
+
+MODULE = """
+import gymnasium
+import numpy as np
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Scaled(gymnasium.RewardWrapper):
+    def reward(self, reward):
+        return 0.5 * reward
+
+class Broken(CartPoleEnv):
+    def step(self, action):
+        return (*super().step(action)[:1], "much", False, False, {})
+
+gymnasium.register("Pole-v0", lambda length=100: gymnasium.wrappers.TimeLimit(CartPoleEnv(), length))
+gymnasium.register("Broken-v0", Broken)
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module that registers environments, in the working directory."""
+    name = f"poles_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def test_a_report_and_its_status(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-env", f"{module}:Pole-v0", "--episodes", "5", "--total-timesteps", "1e6", "--workers", "2"]) == 0
+    said = capsys.readouterr().out
+    for words in (f"{module}:Pole-v0\n", "5 of random actions", "1,000,000 steps take", "on 2 cores", "Nothing speaks"):
+        assert words in said
+    assert main(["check-env", f"{module}:Broken-v0"]) == 1
+    said = capsys.readouterr().out
+    assert "error: an episode of random actions raised TypeError: env.step returned the reward 'much'" in said
+
+
+def test_arguments_and_wrappers_reach_the_environment(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["check-env", f"{module}:Pole-v0", "--episodes", "5", "--json", "--preset", "default"]
+    assert main(command) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert main([*command, "--env-kwargs", "length=7", "--wrapper", f"{module}:Scaled"]) == 0
+    changed = json.loads(capsys.readouterr().out)
+    assert (plain["episode_limit"], changed["episode_limit"]) == (100, 7)
+    assert plain["random_episodes"]["returns"]["mean"] == plain["random_episodes"]["lengths"]["mean"]
+    assert changed["random_episodes"]["returns"]["mean"] == 0.5 * changed["random_episodes"]["lengths"]["mean"]
+    assert plain["ok"]
+    assert "preset 'default': MlpPolicy" in plain["choice"]
+
+
+def test_an_unknown_environment_is_no_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-env", "CartPol-v1"]) == 2
+    assert "did you mean 'CartPole-v1'" in capsys.readouterr().err

@@ -1,0 +1,155 @@
+"""Risk: the first lines of a training say something wrong of the task, play episodes of their own, or are said twice."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from envs_for_tests import Toy
+from gymnasium import spaces
+from training import assert_same_state
+
+from fastes import FastES
+from fastes.reports.console_log import ConsoleLog
+from fastes.reports.task_in_words import (
+    duration_in_words,
+    leaves_its_space,
+    lengths_in_words,
+    nothing_to_climb,
+    number_in_words,
+    returns_in_words,
+    space_in_words,
+)
+from fastes.rollout.obs_normalizer import ObsNormalizer
+
+SMALL: dict[str, Any] = {"preset": "default", "population_size": 4, "n_workers": 0, "seed": 0, "target_return": "none"}
+
+
+def lines_of(env: Any, timesteps: int = 300, **changes: Any) -> list[str]:
+    file = io.StringIO()
+    with FastES(env, **{**SMALL, **changes}) as model:
+        model.learn(timesteps, ConsoleLog(file))
+    return file.getvalue().splitlines()
+
+
+def test_the_task_and_its_first_episodes_come_first() -> None:
+    task, limit, first, header, *rows = lines_of(Toy)
+    assert task == (
+        "observations Box(3,) of float64; actions Box(2,) of float32, -1 to 1; preset 'default': MlpPolicy, 4,546 parameters"
+    )
+    assert "no limit of steps that is known" in limit
+    assert re.fullmatch(r"first 4 episodes: \d+ to \d+ steps, return -?[\d.]+ to -?[\d.]+, mean -?[\d.]+ \+- [\d.]+", first)
+    assert header.split()[0] == "gen"
+    assert all(row.split()[0].isdigit() for row in rows)
+
+
+def test_its_own_preset_and_a_race_are_named() -> None:
+    task, *_ = lines_of("CartPole-v1", preset=None)
+    assert task.endswith("actions Discrete(2); its preset: LinearPolicy, 8 parameters")
+    task, race, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto")
+    assert task == "observations Box(4,) of float32; actions Discrete(2)"
+    assert "recipes race" in race
+
+
+class Flat(Toy):
+    """Every step is worth nothing, and the last value leaves its space."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space: Any = spaces.Discrete(2)
+        self.observation_space = spaces.Box(-2.0, 3.0, (2,), np.float64)
+
+    def step(self, action: Any) -> Any:
+        _, _, ended, truncated, info = super().step(np.zeros(2))
+        return np.array([1.0, -40.0]), 0.0, ended, truncated, info
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed, options=options)
+        return np.zeros(2), {}
+
+
+def test_nothing_to_climb_and_a_left_space_are_said_at_once() -> None:
+    _, _, first, odd, *_ = lines_of(Flat)
+    assert "return 0: nothing to climb yet. sample_actions=True" in first
+    assert re.fullmatch(r"observation\[1\] leaves its space, whose values are at most 3: it reaches 3\d\.\d+", odd)
+
+
+def test_a_second_learn_says_it_anew_only_if_it_begins_anew() -> None:
+    file = io.StringIO()
+    with FastES(Toy, **SMALL) as model:
+        model.learn(200, ConsoleLog(file))
+        model.learn(200, ConsoleLog(file), reset_num_timesteps=False)
+        assert file.getvalue().count("observations Box") == file.getvalue().count("first 4 episodes") == 1
+
+
+def test_the_lines_change_no_bit() -> None:
+    states = []
+    for callback in (None, ConsoleLog(io.StringIO())):
+        with FastES(Toy, **SMALL) as model:
+            states.append(model.learn(400, callback).snapshot())
+    assert_same_state(*states)
+
+
+def test_the_pace_is_said_once_if_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def clock() -> float:
+        return now
+
+    def later(model: Any, record: Any) -> None:
+        nonlocal now
+        now += 1.0
+        steps.append(model.num_timesteps)
+
+    monkeypatch.setattr("fastes.reports.console_log.time.monotonic", clock)
+    for budget, expected in ((5000, 1), (300, 0)):
+        steps, file = list[int](), io.StringIO()
+        with FastES(Toy, **SMALL) as model:
+            model.learn(budget, [ConsoleLog(file), later])
+        said = re.findall(r"about ([\d,]+) steps/s: the ([\d,]+) steps that are left take (.+)", file.getvalue())
+        assert len(said) == expected
+        if said:
+            pace, left = (int(number.replace(",", "")) for number in said[0][:2])
+            assert pace == round((steps[2] - steps[0]) / 2.0)
+            assert left == budget - steps[2]
+            assert said[0][2] == duration_in_words(left / ((steps[2] - steps[0]) / 2.0))
+
+
+def test_numbers_in_words() -> None:
+    assert [number_in_words(value) for value in (0.0, -0.123456, 12345.6, 1e15)] == ["0", "-0.1235", "12,346", "1e+15"]
+    assert [duration_in_words(seconds) for seconds in (0.5, 42.0, 150.0, 7200.0, 3e5, 3e8)] == [
+        "0.5 s", "42 s", "2.5 minutes", "2 hours", "3.5 days", "3,472 days",
+    ]  # fmt: skip
+    assert lengths_in_words(np.array([1, 1])) == "1 step"
+    assert lengths_in_words(np.array([9, 1200])) == "9 to 1,200 steps"
+    assert returns_in_words(np.array([1.0, np.nan, 1.0])) == "1"
+    assert returns_in_words(np.array([np.nan])) == "none of them finite"
+    assert returns_in_words(np.array([1.0, 3.0])) == "1 to 3, mean 2 +- 1"
+    assert [nothing_to_climb(np.array(x)) for x in ([0.0, 0.0], [0.0, 1.0], [0.0], [np.nan, np.nan])] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert space_in_words(spaces.Discrete(3)) == "Discrete(3)"
+    assert space_in_words(spaces.Box(0, 255, (8, 8, 3), np.uint8)) == "Box(8, 8, 3) of uint8, 0 to 255"
+
+
+def test_only_what_has_left_its_space_for_certain_is_said() -> None:
+    box = spaces.Box(np.array([-1.0, -5.0]), np.array([1.0, 2.0]), dtype=np.float64)
+
+    def after(*rows: list[float]) -> ObsNormalizer:
+        normalizer, seen = ObsNormalizer(2), np.array(rows)
+        normalizer.merge(np.array([[seen.sum(0), (seen**2).sum(0)]]), np.array([len(rows)]))
+        return normalizer
+
+    assert leaves_its_space(after([1.0, -5.0], [-1.0, 2.0]), box) == ""
+    assert leaves_its_space(after([1.0, -5.0], [-1.0, 2.0]), spaces.Discrete(2)) == ""
+    assert leaves_its_space(ObsNormalizer(2), box) == ""
+    assert leaves_its_space(ObsNormalizer(3), box) == ""
+    said = leaves_its_space(after([1.0, -7.0], [-1.0, -7.0]), box)
+    assert said == "observation[1] leaves its space, whose values are at most 5: it reaches 7"

@@ -1,0 +1,288 @@
+"""Risk: check_env passes an environment on which no training works, or warns of one that is fine."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from fastes import EnvCheck, check_env
+from fastes.env_check import PolicyEpisodes
+
+
+class Push(gymnasium.Env[Any, Any]):
+    """Push a number to zero: twenty steps."""
+
+    observation_space: Any = spaces.Box(-10.0, 10.0, (2,), np.float32)
+    action_space: Any = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed)
+        self.steps, self.at = 0, float(self.np_random.uniform(0.5, 1.0))
+        return self.seen(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps, self.at = self.steps + 1, self.at + 0.1 * float(np.asarray(action).flat[0])
+        return self.seen(), self.reward(), self.is_over(), False, {}
+
+    def seen(self) -> Any:
+        return np.array([self.at, 1.0], np.float32)
+
+    def reward(self) -> Any:
+        return -abs(self.at)
+
+    def is_over(self) -> Any:
+        return self.steps == 20
+
+
+def checked(env: Any, **arguments: Any) -> EnvCheck:
+    return check_env(env, **{"episodes": 10, "preset": "general", **arguments})
+
+
+def texts(check: EnvCheck, level: str = "warning") -> list[str]:
+    return [finding.text for finding in check.findings if finding.level == level]
+
+
+def test_a_sound_environment_has_no_findings() -> None:
+    check = checked(Push, total_timesteps=1e6, n_workers=4)
+    assert check.findings == ()
+    assert check.ok
+    assert check.random_episodes is not None
+    assert check.random_episodes.lengths.tolist() == [20] * 10
+    assert check.policies is not None
+    assert check.policies.returns.shape == (8, 5)
+    assert check.policies.steps == 8 * 5 * 20
+    assert (check.total_timesteps, check.processes) == (1_000_000, 4)
+    assert check.seconds == pytest.approx(1e6 / (4 * check.steps_per_second))
+    assert check.choice == "preset 'general': LinearPolicy, 2 parameters"
+    report = str(check)
+    for part in ("10 of random actions: 20 steps; all ended by the rules", "Box(2,) of float32, -10 to 10", "Nothing speaks"):
+        assert part in report
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1"])
+def test_environments_of_gymnasium_are_sound(name: str) -> None:
+    """Also those whose episodes all last to the limit, as by design."""
+    check = check_env(name, episodes=10)
+    assert check.findings == ()
+    assert check.choice.startswith("its preset: ")
+
+
+class Endless(Push):
+    def is_over(self) -> Any:
+        return False
+
+
+class Wide(Push):
+    def seen(self) -> Any:
+        return np.array([self.at, 99.0], np.float32)
+
+
+class Forgetful(Push):
+    def reward(self) -> Any:
+        return -abs(self.at) + float(np.random.default_rng().normal())
+
+
+class OverAtOnce(Push):
+    max_steps = 20
+
+    def is_over(self) -> Any:
+        return True
+
+
+class Flat(Push):
+    def reward(self) -> Any:
+        return -0.25
+
+
+class Lottery(Push):
+    def reward(self) -> Any:
+        return 100.0 * self.at * (self.steps == 1)
+
+
+class Choices(Push):
+    action_space = spaces.Discrete(3)
+
+    def reward(self) -> Any:
+        return 0.0
+
+
+class Explorable(Choices):
+    """All actions of an episode have to differ from those before: no policy that sees nothing but 1 can do it."""
+
+    def seen(self) -> Any:
+        return np.ones(2, np.float32)
+
+    def step(self, action: Any) -> Any:
+        self.changes = getattr(self, "changes", 0) if self.steps else 0
+        self.changes += self.steps > 0 and action != self.last
+        self.last = action
+        return super().step(action)
+
+    def reward(self) -> Any:
+        return float(self.steps == 20 and self.changes > 12)
+
+
+WARNED = {
+    "endless": (
+        Endless,
+        {"seconds": 60.0, "total_timesteps": 1000, "episodes": 2},
+        ("2 of 2 random episodes", "max_episode_steps"),
+    ),
+    "outside of its space": (Wide, {}, ("observation[1] leaves its space, from -10 to 10: it reaches 99",)),
+    "not of its seed": (Forgetful, {}, ("same seed and the same actions start alike and differ later", "self.np_random")),
+    "over at once": (OverAtOnce, {}, ("after their first step, though the limit is 20", "terminated")),
+    "flat": (Flat, {}, ("all 10 random episodes, and all 40 of random policies, returned -5: nothing to climb. Rewards for",)),
+    "noise": (Lottery, {}, ("depend more on the seed", "episodes_per_candidate")),
+    "choices": (Choices, {}, ("nothing to climb. sample_actions=True",)),
+    "found by chance": (
+        Explorable,
+        {},
+        ("all 40 episodes of random policies returned 0", "and those of random actions did not. sample_actions=True"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_what_harms_a_training_is_a_warning(name: str) -> None:
+    env, arguments, words = WARNED[name]
+    check = checked(env, **arguments)
+    assert check.ok
+    found = [text for text in texts(check) if all(word in text for word in words)]
+    assert len(found) == 1, check.findings
+    assert str(check).endswith(f"A training can work; {len(check.findings)} warning{'s' * (len(check.findings) != 1)}.")
+
+
+class NotFinite(Push):
+    def reward(self) -> Any:
+        return math.nan
+
+
+class Blind(Push):
+    def seen(self) -> Any:
+        return np.array([self.at, math.nan], np.float32)
+
+
+class Arrays(Push):
+    def reward(self) -> Any:
+        return np.ones(3)
+
+
+class Shape(Push):
+    def seen(self) -> Any:
+        return np.zeros(3, np.float32)
+
+
+class Raises(Push):
+    def reward(self) -> Any:
+        return 1 / (self.steps - 7)
+
+
+class Unsupported(Push):
+    action_space = spaces.Dict(a=spaces.Discrete(2))
+
+
+WRONG = {
+    "no finite return": (NotFinite, "10 of 10 episodes have a return that is not finite"),
+    "no finite observation": (Blind, "210 observations have values that are not finite"),
+    "no number as a reward": (Arrays, "an episode of random actions raised TypeError: env.step returned the reward array"),
+    "another shape": (Shape, "a random policy raised ValueError: observation has shape (3,): expected (2,)"),
+    "an exception": (
+        Raises,
+        "an episode of random actions raised ZeroDivisionError: division by zero (in test_env_check.py, line",
+    ),
+    "a space": (Unsupported, "action space Dict('a': Discrete(2)) is not supported"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_no_training_can_work_with_is_an_error(name: str) -> None:
+    env, words = WRONG[name]
+    check = checked(env)
+    assert not check.ok
+    assert [text for text in texts(check, "error") if words in text], check.findings
+    assert check.findings[0].level == "error", "errors come first"
+    assert "\n" not in check.findings[0].text
+    assert str(check).endswith("A training cannot work before the errors are corrected.")
+
+
+class NoSuper(Push):
+    """Draws from the global generator, which FastES seeds, and does not tell Gymnasium of the seed."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.steps, self.at = 0, random.uniform(0.5, 1.0)
+        return self.seen(), {}
+
+
+def test_gymnasium_finds_what_is_not_looked_for_here() -> None:
+    (text,) = texts(checked(NoSuper))
+    assert text.startswith("Gymnasium's check_env says: ")
+    assert "super().reset(seed=seed)" in text
+
+
+def test_a_slow_environment_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = time.monotonic()
+
+    class Slow(Push):
+        def reward(self) -> Any:
+            time.sleep(0.005)
+            return super().reward()
+
+    check = checked(Slow, seconds=0.2)
+    assert check.policies is not None
+    assert check.policies.returns.shape == (2, 2), "the fewest that show anything"
+    assert any("there was time for" in text for text in texts(check))
+    assert time.monotonic() - began < 30.0
+
+
+def test_the_global_random_state_is_the_callers() -> None:
+    random.seed(3)
+    np.random.seed(3)  # noqa: NPY002
+    expected = random.random(), np.random.random()  # noqa: NPY002
+    random.seed(3)
+    np.random.seed(3)  # noqa: NPY002
+    checked(Push)
+    assert (random.random(), np.random.random()) == expected  # noqa: NPY002
+
+
+def test_noise_and_spread_of_policies() -> None:
+    equal = PolicyEpisodes(np.array([[1.0, 3.0], [1.0, 3.0], [1.0, 3.0]]), 1, 1.0)
+    assert equal.noise == pytest.approx(math.sqrt(2.0))
+    assert equal.spread == 0.0
+    rng = np.random.default_rng(0)
+    drawn = PolicyEpisodes(rng.normal(0.0, 5.0, (2000, 1)) + rng.normal(0.0, 2.0, (2000, 6)), 1, 1.0)
+    assert drawn.noise == pytest.approx(2.0, rel=0.05)
+    assert drawn.spread == pytest.approx(5.0, rel=0.05)
+
+
+def test_json_has_plain_values() -> None:
+    for env in (Push, NotFinite, Unsupported):
+        check = checked(env)
+        values = json.loads(json.dumps(check.to_json(), allow_nan=False))
+        assert values["ok"] == check.ok
+        assert len(values["findings"]) == len(check.findings)
+    assert checked(Push).to_json()["random_episodes"]["lengths"] == {"mean": 20.0, "std": 0.0, "min": 20.0, "max": 20.0}
+
+
+def test_wrong_arguments_are_errors() -> None:
+    with pytest.raises(ValueError, match="episodes = 0"):
+        check_env(Push, episodes=0)
+    with pytest.raises(ValueError, match="seconds = 0"):
+        check_env(Push, seconds=0)
+    with pytest.raises(ValueError, match="vector environment"):
+        check_env(gymnasium.vector.SyncVectorEnv([Push]))
+
+
+def test_recipes_that_race_are_named() -> None:
+    check = checked(Choices, preset="auto")
+    assert check.choice.startswith("no preset, so up to ")
+    assert "sampled" in check.choice
+    (text,) = texts(check)
+    assert "The recipe 'sampled' draws actions" in text
