@@ -301,7 +301,7 @@ def _play_policies(model: FastES, played: RandomEpisodes, limit: int, seconds: f
     rng, sigma = np.random.default_rng(0), make_schedule("sigma", model.settings.sigma)(1.0)
     seeds = np.arange(_FIRST_SEED, _FIRST_SEED + episodes, dtype=np.int64)
     model.evaluator.start(training=False)  # builds the environment, which is no part of the speed
-    returns, steps, began = [], 0, time.perf_counter()
+    returns, steps, began = list[npt.NDArray[np.float64]](), 0, time.perf_counter()
     while len(returns) < policies and (len(returns) < 2 or time.perf_counter() - began < seconds):
         theta = (model.theta + sigma * rng.standard_normal(model.num_params)).astype(np.float32)
         result = model.evaluator.run(model.evaluator.evaluate(theta, model.normalizer, seeds, EpisodeSettings(limit)))
