@@ -69,6 +69,7 @@ cdef class Actor(ActorMemory):
             raise ValueError(f"the reference batch has shape {np.shape(array)}: expected n observations of shape {self.obs_shape}")
         if self.kept is None or self.kept.shape[0] < array.shape[0] * self.most_kept:
             self.kept = np.zeros(array.shape[0] * self.most_kept, dtype=np.float32)
+        self.take_joined(self.c.num_joined, array.shape[0])
         self.reference = array
 
     def fold(self):

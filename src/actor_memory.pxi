@@ -16,7 +16,7 @@ cdef class ActorMemory:
     cdef cnp.npy_intp[32] action_dims
     cdef object params_array, moments_array, states_array, obs_shape, cast, reference
     cdef int64_t[::1] steps
-    cdef float[::1] params, scratch0, scratch1, states, observed, strip, scales, kept
+    cdef float[::1] params, scratch0, scratch1, states, observed, joined, strip, scales, kept
     cdef uint8_t[::1] layers
     cdef double[::1] sums
     cdef int64_t most_kept
@@ -90,9 +90,14 @@ cdef class ActorMemory:
         self.states_array = aligned_zeros(sum(layer.state_size for layer in layers))
         self.states = self.states_array
         self.take_norms([layer for layer in layers if layer.kind == "virtual_batch_norm"])
-        cdef int64_t norm_at = 0
+        self.strip = aligned_zeros(max([layer.strip_size for layer in layers if layer.reads_image], default=0))
+        self.take_joined(sum(layer.inputs for layer in layers if layer.kind == "join"), 1)
+        cdef int64_t norm_at = 0, joined_at = 0
         for i, layer in enumerate(layers):
-            check_length(f"layer {i}'s input", layer.inputs, inputs)
+            if not layer.reads_image:
+                check_length(f"layer {i}'s input", layer.inputs, inputs)
+            elif i and layers[i - 1].kind != "join":
+                raise ValueError(f"layer {i} reads an image: only the first one can, and one behind a join")
             into = <fastes_layer *>&self.layers[0] + <int64_t>i
             into.kind = code_of(LAYER_KINDS, layer.kind, "kind of layer")
             into.activation = code_of(ACTIVATIONS, layer.activation, "activation")
@@ -100,7 +105,7 @@ cdef class ActorMemory:
             into.state = &self.states[state_at]
             state_at += layer.state_size
             if "convolution" in layer.kind:
-                self.take_convolution(into, layer, i)
+                self.take_convolution(into, layer)
             elif layer.kind == "virtual_batch_norm":
                 if state_at:
                     raise ValueError(f"layer {i} normalises by a batch of observations, which layers that remember cannot give it")
@@ -108,6 +113,9 @@ cdef class ActorMemory:
                 norm_at += layer.channels + FASTES_PAD
             elif layer.kind == "append":
                 self.check_append(layer, layers[0])
+            elif layer.kind == "join":
+                check_length(f"what is joined before layer {i}", layer.before, joined_at)
+                joined_at += layer.inputs
             for name, shape in layer.parameter_shapes().items():
                 self.take_parameter(into, name, &self.params[at])
                 at += math.prod(shape)
@@ -132,21 +140,25 @@ cdef class ActorMemory:
         else:
             raise ValueError(f"unknown parameter {name!r:.100} of a layer")
 
-    cdef take_convolution(self, fastes_layer *into, layer, int64_t number):
-        """The sizes of a convolution, and a strip of the image that it reads."""
+    cdef take_convolution(self, fastes_layer *into, layer):
+        """The sizes of a convolution, and the strip in which it reads an image, all images one after the other."""
         cdef fastes_convolution *of = &into.of.convolution
         of.height, of.width, of.channels = layer.height, layer.width, layer.channels
         of.rows, of.columns, of.filters = layer.rows, layer.columns, layer.filters
         of.kernel, of.stride = layer.kernel, layer.stride
         if not layer.reads_image:
             return
-        if number:
-            raise ValueError(f"layer {number} reads an image: only the first one can")
         check_slice(layer.first, layer.inputs, self.full_size, "first value of the image")
         of.first, of.planes, of.unit = layer.first, layer.planes, np.float32(1.0) / np.float32(layer.divisor)
         of.strip_rows = layer.strip_rows
-        self.strip = aligned_zeros(layer.width * layer.channels * ((of.strip_rows - 1) * layer.stride + layer.kernel))
         of.strip = &self.strip[0]
+
+    cdef take_joined(self, int64_t num_joined, int64_t rows):
+        """Memory for what the layers that join have read: a row for a step, or one for each observation of a reference batch."""
+        if self.joined is None or self.joined.shape[0] < rows * num_joined:
+            self.joined = aligned_zeros(rows * num_joined)
+            self.c.joined = &self.joined[0]
+        self.c.num_joined = num_joined
 
     cdef take_norms(self, norms):
         """Memory for all layers of virtual batch normalisation."""

@@ -62,7 +62,8 @@ typedef enum {
     FASTES_VIRTUAL_BATCH_NORM = 3, /* y = x * scale + shift, by channel: x (in / channels, channels) */
     FASTES_APPEND = 4,             /* y (out,) = x (in,), then the observed values (out - in,) */
     FASTES_LSTM = 5,               /* weight (in + out, 4 out), bias (4 out,), state (2 out,): cell_kernels.inc */
-    FASTES_GRU = 6                 /* weight (in + out, 3 out), bias (4 out,), state (out,) */
+    FASTES_GRU = 6,                /* weight (in + out, 3 out), bias (4 out,), state (out,) */
+    FASTES_JOIN = 7                /* y (out,) = what the joins before it gave (out - in,), then x (in,), of the same observation */
 } fastes_layer_kind;
 
 /* weight (kernel, kernel, channels, filters), bias (filters,) or NULL. y[r, c, f] = sum over i, j, k of x[r stride + i, c stride + j, k] *
@@ -113,6 +114,8 @@ typedef struct {
     float *scratch[2];          /* each readable and writable FASTES_PAD floats past the largest layer or obs_size; beside outputs
                                  * an LSTM needs room for 4 out values, a GRU for 6 out */
     float *observed;            /* (obs_size,): the values that it observes. scratch[0], unless the first layer reads an image */
+    int32_t num_joined;         /* values that the last join gives; 0 without joins */
+    float *joined;              /* (num_joined,), and for `fold` (count, num_joined): what joins have read so far */
 
     const int64_t *columns;     /* (obs_size,): which values of an observation these are; NULL: all */
     double *chosen;             /* (obs_size,), with columns: the values */
@@ -185,7 +188,7 @@ typedef struct {
 
     /* Virtual batch normalisation: folds statistics of reference (count, full_size), under the present parameters, into the scale
      * and shift of each such layer. Mean and variance are summed in float64 in the order of observations and positions. kept
-     * (count, most values that such a layer reads). */
+     * (count, most values that such a layer reads). policy->joined has a row for each observation. */
     void (*fold)(fastes_policy *policy, const void *reference, fastes_obs_dtype obs_dtype, int32_t count, float *kept);
 
     /* obs (obs_size,), or longer with columns -> x (obs_size,), normalised and clipped. Counts what it reads of obs into moments

@@ -14,7 +14,8 @@ cdef extern from "fastes_core.h" nogil:
     ctypedef enum fastes_activation:
         FASTES_IDENTITY, FASTES_TANH, FASTES_RELU, FASTES_ELU
     ctypedef enum fastes_layer_kind:
-        FASTES_DENSE, FASTES_CONVOLUTION, FASTES_IMAGE_CONVOLUTION, FASTES_VIRTUAL_BATCH_NORM, FASTES_APPEND, FASTES_LSTM, FASTES_GRU
+        FASTES_DENSE, FASTES_CONVOLUTION, FASTES_IMAGE_CONVOLUTION, FASTES_VIRTUAL_BATCH_NORM, FASTES_APPEND, FASTES_LSTM
+        FASTES_GRU, FASTES_JOIN
     ctypedef struct fastes_convolution:
         int32_t height, width, channels, rows, columns, filters, kernel, stride, planes, strip_rows
         int64_t first
@@ -44,6 +45,8 @@ cdef extern from "fastes_core.h" nogil:
         const fastes_layer *layers
         float *scratch[2]
         float *observed
+        int32_t num_joined
+        float *joined
         const int64_t *columns
         double *chosen
         int32_t normalize

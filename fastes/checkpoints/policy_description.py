@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeGuard
 
@@ -14,10 +14,10 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.errors import CheckpointError, CheckpointMismatch, shorten
 from fastes.policies.action_head import BOX_MAPPINGS, ActionHead
 from fastes.policies.custom_policy import AnySpec, CustomPolicy, CustomSpec
+from fastes.policies.images import other_values
 from fastes.policies.layers import (
     DESCRIPTIONS,
     ImageConvolution,
-    Layer,
     check_layers,
     describe_layers,
     described_layers,
@@ -67,15 +67,16 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
         if described not in DESCRIPTIONS:
             raise ValueError(f"keys {sorted(described)}")
         layers = described_layers(stored)
-        check_layers(layers, _size_beside_image(layers[0], settings, obs_shape) if layers[0].reads_image else 0)
+        images = [(each.first, each.inputs) for each in layers if isinstance(each, ImageConvolution)]
+        check_layers(layers, _count_others(images, settings, obs_shape) if images else 0)
         spec = PolicySpec(layers, head, obs_shape, flattened)
         if spec.layer_sizes[-1] != head.num_outputs:
             raise ValueError(f"{spec.layer_sizes[-1]} outputs for {head}")
         listed = ", ".join(f"layer {i} {in_words(layer)}" for i, layer in enumerate(layers))
         _check_theta(checkpoint, spec.num_params, f" ({listed})")  # before columns are made, which may be many
-    with _damage_is_said("settings.obs_columns" if spec.image is None else place):
-        columns = _columns(settings, obs_shape) if spec.image is None else _beside_image(spec.image, math.prod(obs_shape))
-        if not spec.image and (len(columns) or math.prod(obs_shape)) != spec.obs_size:
+    with _damage_is_said(place if images else "settings.obs_columns"):
+        columns = _others(images, math.prod(obs_shape)) if images else _columns(settings, obs_shape)
+        if not images and (len(columns) or math.prod(obs_shape)) != spec.obs_size:
             raise ValueError(f"{len(columns) or 'all'} columns of policy.obs_shape {obs_shape} for {spec.obs_size} inputs")
         spec = replace(spec, columns=columns)
     _check_settings_made(spec, settings)
@@ -204,22 +205,32 @@ def _columns(settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[i
     return columns_of(value, math.prod(obs_shape))
 
 
-def _size_beside_image(first: Layer, settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> int:
-    """Return the number of values of an observation that are not part of its image, and so are appended."""
-    if not isinstance(first, ImageConvolution):
-        raise ValueError(f"layer {first!r}")
-    past, size = first.first + first.inputs, math.prod(obs_shape)
-    if past > size:
-        raise ValueError(f"an image of values {first.first} to {past} of observations {obs_shape}")
+def _count_others(images: Sequence[tuple[int, int]], settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> int:
+    """Return the number of values of an observation that are part of no image, and so are appended.
+
+    Args:
+        images: Index of the first value and number of values of each image, at least one.
+        settings: The file's.
+        obs_shape: Shape of an observation.
+
+    Raises:
+        ValueError: Images that overlap or exceed an observation, or chosen columns.
+    """
+    past, size = 0, math.prod(obs_shape)
+    for first, count in sorted(images):
+        if first < past or first + count > size:
+            raise ValueError(f"an image of values {first} to {first + count} of observations {obs_shape}, behind value {past}")
+        past = first + count
     if (columns := settings.get("obs_columns", ALL)) != ALL:
         raise ValueError(f"settings.obs_columns = {columns!r:.1000} beside an image, which leaves none to choose")
-    return size - first.inputs
+    return size - sum(count for _, count in images)
 
 
-def _beside_image(image: ImageConvolution, size: int) -> tuple[int, ...]:
-    """Return the indices of the values that are not part of the image."""
-    check_memory({f"{size:,} columns of observations": COLUMN_BYTES * (size - image.inputs)}, "use smaller observations")
-    return (*range(image.first), *range(image.first + image.inputs, size))
+def _others(images: Sequence[tuple[int, int]], size: int) -> tuple[int, ...]:
+    """Return the indices of the values of an observation that are part of no image."""
+    others = size - sum(count for _, count in images)
+    check_memory({f"{size:,} columns of observations": COLUMN_BYTES * others}, "use smaller observations")
+    return other_values(images, size)
 
 
 def _check_theta(checkpoint: Checkpoint, num_params: int, layers: str = "") -> None:

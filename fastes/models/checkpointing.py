@@ -28,10 +28,11 @@ from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, level
 from fastes.policies.action_head import actions_in_words
 from fastes.policies.choose_policy import check_model_memory, check_noise
 from fastes.policies.custom_policy import AnySpec, CustomPolicy, CustomSpec
+from fastes.policies.images import values_in_words
 from fastes.policies.layers import ImageConvolution
-from fastes.policies.named_policies import BYTES, make_policy_spec, values_in_words
+from fastes.policies.named_policies import BYTES, make_policy_spec
 from fastes.policies.obs_columns import checked_columns
-from fastes.policies.policy_keywords import head_from, plain_policy_kwargs
+from fastes.policies.policy_keywords import IMAGE_POLICIES, head_from, plain_policy_kwargs
 from fastes.policies.policy_spec import PolicySpec, obs_shape_of
 from fastes.rollout.env_calls import EnvCall, EnvCalls, calls_from_json, calls_to_json
 from fastes.settings.settings import FIXED, FUNCTIONS, Settings, setting_names
@@ -348,11 +349,10 @@ def _check_kind_fits(name: str, observations: Any, actions: Any, kind: Kind) -> 
     spec, kwargs = kind.spec, kind.settings.policy_kwargs
     shape, flattened = obs_shape_of(observations)
     head = spec.head and head_from(actions, kwargs)
-    if shape == spec.obs_shape and isinstance(spec, PolicySpec) and spec.image is not None:
-        own = make_policy_spec(kind.settings.policy, observations, actions, kwargs).image
-        if own is not None and own != spec.image:
-            shown = values_in_words(observations, kind.settings.policy)
-            raise CheckpointMismatch(f"env = {name!r} does not fit the policy: {_misfit_of_images(own, shown, spec.image)}")
+    if shape == spec.obs_shape and isinstance(spec, PolicySpec) and kind.settings.policy in IMAGE_POLICIES:
+        own = make_policy_spec(kind.settings.policy, observations, actions, kwargs).images
+        if said := _misfit_of_images(own, spec.images, observations):
+            raise CheckpointMismatch(f"env = {name!r} does not fit the policy: {said}")
     if (shape, flattened, head) != (spec.obs_shape, spec.flattened, spec.head):
         offered, wanted = (
             f"observations {each}{' that are flattened' if is_flattened else ''} and {actions_in_words(its_head)}"
@@ -361,7 +361,21 @@ def _check_kind_fits(name: str, observations: Any, actions: Any, kind: Kind) -> 
         raise CheckpointMismatch(f"env = {name!r} does not fit the policy: it has {offered}, the policy was made for {wanted}")
 
 
-def _misfit_of_images(own: ImageConvolution, shown: str, stored: ImageConvolution) -> str:
+def _misfit_of_images(owns: Sequence[ImageConvolution], all_stored: Sequence[ImageConvolution], observations: Any) -> str:
+    """Return how an environment's images differ from the policy's, in words; '' if they do not."""
+    if len(owns) != len(all_stored):
+        return f"its observations {observations} have {_counted(owns)}, the policy was made for {_counted(all_stored)}"
+    for own, stored in zip(owns, all_stored, strict=True):
+        if own != stored:
+            return _misfit_of_image(own, values_in_words(observations, own.first), stored)
+    return ""
+
+
+def _counted(images: Sequence[ImageConvolution]) -> str:
+    return {0: "no image", 1: "1 image"}.get(len(images), f"{len(images)} images")
+
+
+def _misfit_of_image(own: ImageConvolution, shown: str, stored: ImageConvolution) -> str:
     """Return how an environment's image differs from the policy's, in words. `shown` is the range of its values."""
     if own.divisor == stored.divisor:
         place, expected = (

@@ -11,14 +11,16 @@ from gymnasium import spaces
 
 from fastes.errors import level_outside
 from fastes.policies.custom_policy import USE_NOISE, AnySpec, CustomPolicy
+from fastes.policies.images import holds_image
 from fastes.policies.layers import REFERENCE_SIZE
 from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.obs_columns import ALL, ObsColumns
-from fastes.policies.policy_keywords import IMAGE_POLICIES, RECURRENT_POLICIES
+from fastes.policies.policy_keywords import RECURRENT_POLICIES
 from fastes.policies.policy_spec import PolicySpec
 from fastes.system.limits import check_memory
 
 _PIXELS, _INPUTS = 1_000, 10_000  # the most inputs, of an image and of any other observation, without a warning
+_SEVERAL = {"CnnPolicy": "MultiInputPolicy", "CnnLstmPolicy": "MultiInputLstmPolicy"}  # for images in a Dict or Tuple
 
 
 def check_model_memory(spec: AnySpec, archive_size: int = 0, trials: int = 1) -> None:
@@ -62,16 +64,21 @@ def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
     Args:
         policy: As the user passed it.
         space: The observation space.
-        size: Number of inputs of the network.
+        size: Number of values that reach dense layers as they are.
     """
-    shape = getattr(space, "shape", None)
+    if isinstance(policy, CustomPolicy) or policy in _SEVERAL:
+        return
+    sees = policy in _SEVERAL.values()
+    shape, several = getattr(space, "shape", None), isinstance(space, (spaces.Dict, spaces.Tuple))
     image = isinstance(space, spaces.Box) and len(space.shape) in (3, 4) and space.dtype == np.uint8
-    if isinstance(policy, CustomPolicy) or policy in IMAGE_POLICIES or size <= (_PIXELS if image else _INPUTS):
+    if size <= (_PIXELS if not sees and (image or holds_image(space)) else _INPUTS):
         return
     better = "CnnLstmPolicy" if policy in RECURRENT_POLICIES else "CnnPolicy"
+    better = _SEVERAL[better] if several else better
+    use = "policy_kwargs={'normalize_images': False}, which takes boxes of any values for images" if sees else repr(better)
     warnings.warn(
-        f"{policy} gets {size:,} inputs from observations {shape or space}: it has no convolutions and "
-        f"learns little from raw images. Use {better!r}, with images that are small and grey (gymnasium.wrappers."
+        f"{policy} gets {size:,} inputs from observations {shape or space} without convolutions, and "
+        f"learns little from raw images. Use {use}, with images that are small and grey (gymnasium.wrappers."
         "AtariPreprocessing, ResizeObservation, GrayscaleObservation), or give features instead (for Atari: obs_type='ram')",
         UserWarning,
         stacklevel=level_outside(),

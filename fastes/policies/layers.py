@@ -268,6 +268,32 @@ class Append(_Feedforward):
 
 
 @dataclass(frozen=True)
+class Join(_Feedforward):
+    """Puts the features of an image behind those of the images before it: inputs -> (before + inputs,).
+
+    Each image of a policy that sees several has layers of its own, of which the last one is a Join: the next image's begin
+    with the observation again.
+
+    Attributes:
+        before: Number of values that the joins before it have read, 0 of the first one.
+    """
+
+    kind: ClassVar[str] = "join"
+    inputs: int
+    before: int
+    activation: str
+
+    @property
+    def outputs(self) -> int:
+        return self.before + self.inputs
+
+    def check(self) -> None:
+        check_sizes(self, "inputs", "outputs")
+        if not 0 <= self.before <= MOST_VALUES:
+            raise ValueError(f"before = {self.before!r:.100} of a join layer is out of range: expected 0 to {MOST_VALUES}")
+
+
+@dataclass(frozen=True)
 class VirtualBatchNorm(_Feedforward):
     """gamma (x - mean) / sqrt(variance + 0.001) + beta by channel; x has the shape (inputs / channels, channels).
 
@@ -398,7 +424,7 @@ class Gru(Cell):
 
 CELLS: dict[str, type[Lstm] | type[Gru]] = {cell.kind: cell for cell in (Lstm, Gru)}
 KINDS: dict[str, Callable[..., Layer]] = {
-    kind.kind: kind for kind in (Dense, Convolution, ImageConvolution, Append, VirtualBatchNorm, Lstm, Gru)
+    kind.kind: kind for kind in (Dense, Convolution, ImageConvolution, Append, Join, VirtualBatchNorm, Lstm, Gru)
 }
 
 
@@ -585,12 +611,18 @@ def check_layers(layers: Sequence[Layer], observed: int) -> None:
     expected = [observed] if layers[0].reads_image and observed else []
     if appended != expected:
         raise ValueError(f"layers append {appended} observed values to an image's, expected {expected}")
+    joined = 0
     for i, layer in enumerate(layers):
         layer.check()
         if i and layer.reads_image:
-            raise ValueError(f"layer {i} reads an image: only the first one can")
-        if i and layer.inputs != layers[i - 1].outputs:
+            if not isinstance(layers[i - 1], Join):
+                raise ValueError(f"layer {i} reads an image: only the first one can, and one behind a join")
+        elif i and layer.inputs != layers[i - 1].outputs:
             raise ValueError(f"layer {i}'s input has {layer.inputs} values, expected {layers[i - 1].outputs}")
+        if isinstance(layer, Join):
+            if layer.before != joined:
+                raise ValueError(f"layer {i} joins its input with {layer.before} values, expected {joined}")
+            joined += layer.inputs
     _check_cells(layers)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from gymnasium import spaces
 
 from fastes.errors import suggest
 from fastes.policies.action_head import make_action_head
+from fastes.policies.images import Image, image_in, images_in, other_values
 from fastes.policies.layers import (
     CELLS,
     IDENTITY,
@@ -19,6 +19,7 @@ from fastes.policies.layers import (
     Convolution,
     Dense,
     ImageConvolution,
+    Join,
     Layer,
     VirtualBatchNorm,
     dense_layers,
@@ -31,9 +32,10 @@ from fastes.policies.policy_keywords import (
     CnnKeywords,
     LinearKeywords,
     MlpKeywords,
+    MultiInputKeywords,
     keywords_for,
 )
-from fastes.policies.policy_spec import DTYPES, PolicySpec, flat_size, obs_shape_of
+from fastes.policies.policy_spec import PolicySpec, obs_shape_of
 
 Space = spaces.Space[Any]
 CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")  # classes, in other files: no names
@@ -51,7 +53,8 @@ def make_policy_spec(
 
     Args:
         policy: One of POLICIES. 'MlpPolicy' has dense layers, 'LinearPolicy' one matrix, 'CnnPolicy' convolutions of an image
-            and a dense layer; 'MlpLstmPolicy' and 'CnnLstmPolicy' have recurrent cells in addition.
+            and a dense layer, 'MultiInputPolicy' these for each image and dense layers behind them; 'MlpLstmPolicy',
+            'CnnLstmPolicy' and 'MultiInputLstmPolicy' have recurrent cells in addition.
         observation_space, action_space: The environment's.
         policy_kwargs: Keywords of the policy's family, see `fastes.policies.policy_keywords`.
         obs_columns: The values of an observation that the policy sees, as the setting obs_columns takes them.
@@ -70,19 +73,19 @@ def make_policy_spec(
     keywords = keywords_for(policy, policy_kwargs)
     head = make_action_head(action_space, keywords.action_mapping, keywords.num_bins)
     obs_shape, flattened = obs_shape_of(observation_space)
-    if isinstance(keywords, CnnKeywords):
+    images, size = _images_seen(observation_space, policy, keywords), math.prod(obs_shape)
+    if images and isinstance(keywords, CnnKeywords):
         if checked_columns(obs_columns) != ALL:
             raise ValueError(
                 f"obs_columns = {obs_columns!r:.100} chooses among the values of flat observations, not of images: leave it out"
             )
-        image = image_in(observation_space, policy)
-        front, columns = _image_layers(image, f"observations {observation_space}", keywords), image.others
-        inputs = front[-1].outputs
+        columns = other_values(((each.first, each.height * each.width * each.channels) for each in images), size)
+        layers = _seeing_layers(images, len(columns), f"observations {observation_space}", keywords, head.num_outputs)
     else:
-        front, columns = (), columns_in(obs_columns, observation_space, math.prod(obs_shape))
-        inputs = len(columns) or math.prod(obs_shape)
+        columns = columns_in(obs_columns, observation_space, size)
+        layers = _layers_behind(keywords, len(columns) or size, head.num_outputs)
     return PolicySpec(
-        layers=(*front, *_layers_behind(keywords, inputs, head.num_outputs)),
+        layers=layers,
         head=head,
         obs_shape=obs_shape,
         flattened=flattened,
@@ -99,19 +102,22 @@ def layers_like(spec: PolicySpec, policy: str, policy_kwargs: Mapping[str, Any])
         TypeError, ValueError: As `make_policy_spec` for policy_kwargs.
     """
     keywords = keywords_for(policy, policy_kwargs)
-    if not isinstance(keywords, CnnKeywords) or spec.image is None:
+    if not isinstance(keywords, CnnKeywords) or not spec.images:
         return _layers_behind(keywords, spec.layer_sizes[0], spec.layer_sizes[-1])
-    layer = spec.image
-    size = layer.height, layer.width, layer.channels
-    image = Image(layer.first, *size, layer.planes, layer.divisor == BYTES, spec.columns)
-    front = _image_layers(image, "images of {} x {} x {}".format(*size), keywords)
-    return (*front, *_layers_behind(keywords, front[-1].outputs, spec.layer_sizes[-1]))
+    images = [
+        Image(each.first, each.height, each.width, each.channels, each.planes, each.divisor == BYTES) for each in spec.images
+    ]
+    seen = " and ".join(f"{each.height} x {each.width} x {each.channels}" for each in images)
+    return _seeing_layers(images, len(spec.columns), f"images of {seen}", keywords, spec.layer_sizes[-1])
 
 
-def _layers_behind(keywords: LinearKeywords, inputs: int, outputs: int) -> tuple[Layer, ...]:
+def _layers_behind(keywords: LinearKeywords, inputs: int, outputs: int, norm: bool = False) -> tuple[Layer, ...]:
     """Return the layers behind those that see an image, or all layers: cells of a recurrent policy, then dense layers.
 
-    No batch normalisation follows cells: a batch of observations has no memory.
+    Args:
+        keywords: Those of the policy.
+        inputs, outputs: Number of values that they read and give.
+        norm: Whether batch normalisation follows hidden layers. None follows cells: a batch of observations has no memory.
     """
     cells: tuple[Layer, ...] = ()
     if isinstance(keywords, CellKeywords):
@@ -120,28 +126,55 @@ def _layers_behind(keywords: LinearKeywords, inputs: int, outputs: int) -> tuple
     hidden, activation = (keywords.net_arch, keywords.activation_fn) if isinstance(keywords, MlpKeywords) else ((), IDENTITY)
     sizes = cells[-1].outputs if cells else inputs, *hidden, outputs
     *layers, last = dense_layers(sizes, activation, keywords.use_bias)
-    norm = isinstance(keywords, CnnKeywords) and _has_batch_norm(keywords) and not cells
-    return (*cells, *(part for layer in layers for part in _with_norm(layer, layer.outputs, norm)), last)
+    return (*cells, *(part for layer in layers for part in _with_norm(layer, layer.outputs, norm and not cells)), last)
 
 
-# --- layers that see an image ----------------------------------------------------------------------------------------
+# --- layers that see images ------------------------------------------------------------------------------------------
 
 
-def _image_layers(image: Image, seen: str, keywords: CnnKeywords) -> tuple[Layer, ...]:
-    """Return the layers from an image to the features.
+def _images_seen(space: Space, policy: str, keywords: LinearKeywords) -> Sequence[Image]:
+    """Return the images that a policy sees by convolutions; ValueError if it needs one and there is none."""
+    if isinstance(keywords, MultiInputKeywords):
+        return images_in(space, keywords)
+    return (image_in(space, policy),) if isinstance(keywords, CnnKeywords) else ()
+
+
+def _seeing_layers(images: Sequence[Image], others: int, seen: str, keywords: CnnKeywords, outputs: int) -> tuple[Layer, ...]:
+    """Return all layers of a policy that sees images.
+
+    With several inputs each image has features of its own, and the other values join these; else the values join the map of
+    the one image in front of its features.
 
     Args:
-        image: The image.
-        seen: Its description in words, for errors.
+        images: The images, at least one.
+        others: Number of values that are part of no image.
+        seen: The observation in words, for errors.
         keywords: Those of the policy.
+        outputs: Number of values that the last layer gives.
 
     Raises:
         ValueError: An image that is too small.
     """
-    network, activation, use_bias = keywords.network, keywords.activation_fn, keywords.use_bias
+    front, joined = list[Layer](), 0
+    for image in images:
+        front += _convolutions(image, seen, keywords)
+        if not isinstance(keywords, MultiInputKeywords):
+            front += _appended(front[-1].outputs, others)
+        front += _features(front[-1].outputs, keywords)
+        if len(images) > 1:
+            front.append(Join(front[-1].outputs, joined, IDENTITY))
+            joined = front[-1].outputs
+    if isinstance(keywords, MultiInputKeywords):
+        front += _appended(front[-1].outputs, others)
+    return (*front, *_layers_behind(keywords, front[-1].outputs, outputs, _has_batch_norm(keywords)))
+
+
+def _convolutions(image: Image, seen: str, keywords: CnnKeywords) -> list[Layer]:
+    """Return the convolutions of an image; ValueError if it is too small."""
+    activation, use_bias = keywords.image_activation, keywords.use_bias
     divisor = BYTES if keywords.normalize_images and image.is_bytes else 1
     norm, layers, size = _has_batch_norm(keywords), list[Layer](), (image.height, image.width, image.channels)
-    for number, filters in enumerate(network.filters):
+    for number, filters in enumerate(keywords.network.filters):
         layer: Convolution
         if number == 0:
             layer = ImageConvolution(*size, *filters, activation, use_bias, image.first, image.planes, divisor)
@@ -150,10 +183,18 @@ def _image_layers(image: Image, seen: str, keywords: CnnKeywords) -> tuple[Layer
         _check_fits(layer, number, seen, keywords.cnn)
         size = layer.rows, layer.columns, layer.filters
         layers += _with_norm(layer, layer.filters, norm)
-    if image.others:
-        layers.append(Append(layers[-1].outputs, len(image.others), IDENTITY))
-    features = Dense(layers[-1].outputs, network.features_dim, activation, use_bias)
-    return (*layers, *_with_norm(features, features.outputs, norm))
+    return layers
+
+
+def _features(inputs: int, keywords: CnnKeywords) -> list[Layer]:
+    """Return the dense layer behind convolutions."""
+    layer = Dense(inputs, keywords.network.features_dim, keywords.image_activation, keywords.use_bias)
+    return _with_norm(layer, layer.outputs, _has_batch_norm(keywords))
+
+
+def _appended(inputs: int, others: int) -> list[Layer]:
+    """Return the layer that appends values that are part of no image; none if there are no such values."""
+    return [Append(inputs, others, IDENTITY)] if others else []
 
 
 def _has_batch_norm(keywords: CnnKeywords) -> bool:
@@ -181,104 +222,3 @@ def _check_fits(layer: Convolution, number: int, seen: str, cnn: object) -> None
         f"{layer.kernel}, and {where} is {layer.height} x {layer.width}. Expected smaller kernels, such as "
         "policy_kwargs={'cnn': [(16, 3, 2), (32, 3, 1)]}, lists of (filters, kernel, stride), or larger images"
     )
-
-
-# --- the image in an observation -------------------------------------------------------------------------------------
-
-
-class Image(NamedTuple):
-    """An image among the values of a flat observation.
-
-    Attributes:
-        first: Index of its first value.
-        height, width, channels: Its size.
-        planes: How its channels lie, see ImageConvolution.
-        is_bytes: Whether its values are uint8 from 0 to 255.
-        others: Indices of the values that are not part of it.
-    """
-
-    first: int
-    height: int
-    width: int
-    channels: int
-    planes: int
-    is_bytes: bool
-    others: tuple[int, ...]
-
-
-def image_in(space: Space, policy: str) -> Image:
-    """Return the image of a Box, or the one part of a Dict or Tuple that is one.
-
-    Of three dimensions the channels are the smallest, the first or the last, as in SB3; if the second is the smallest, they
-    are the last. A Box of two dimensions is an image of one channel, one of four a stack of images, whose channels are joined.
-
-    Raises:
-        ValueError: No image, or several; the message names `policy`.
-    """
-    size = flat_size(space)
-    part, first = _image_box(space, policy)
-    shape = part.shape
-    frames, one = (shape[0], shape[1:]) if len(shape) == 4 else (1, shape)
-    channels_first = len(one) == 3 and int(np.argmin(one)) == 0
-    height, width = one[1:] if channels_first else one[:2]
-    each = 1 if len(one) == 2 else one[0 if channels_first else 2]
-    channels, planes = frames * each, frames * each if channels_first else frames
-    is_bytes = part.dtype == np.uint8 and bool((part.low == 0).all() and (part.high == 255).all())
-    past = first + height * width * channels
-    return Image(first, height, width, channels, planes, is_bytes, (*range(first), *range(past, size)))
-
-
-def values_in_words(space: Space, policy: str) -> str:
-    """Return the range of an image's values in words, such as 'float32 from 0 to 1'; raises as `image_in` does."""
-    part, _ = _image_box(space, policy)
-    return f"{part.dtype} from {part.low.min():g} to {part.high.max():g}"
-
-
-def _image_box(space: Space, policy: str) -> tuple[spaces.Box, int]:
-    """Return the Box that is the image and the index of its first value; ValueError if there is none."""
-    part, first = (space, 0) if isinstance(space, spaces.Box) else _image_part(space, policy)
-    shape = part.shape or ()
-    if not isinstance(part, spaces.Box) or len(shape) not in (2, 3, 4):
-        raise ValueError(
-            f"{policy} needs images, the observation space is {space}: expected a Box of {DTYPES}, of shape (height, width, "
-            "channels), (channels, height, width) or (height, width), a stack of these, or a Dict or Tuple with one such part "
-            f"of three dimensions or four. Use {policy.replace('Cnn', 'Mlp')!r} for observations without an image"
-        )
-    return part, first
-
-
-def _image_part(space: Space, policy: str) -> tuple[Space, int]:
-    """Return the part of a Dict or Tuple that is the image, or else the space, and the index of its first value."""
-    found = _boxes(space, 3) or _boxes(space, 4)
-    of_bytes = [each for each in found if each[1].dtype == np.uint8]
-    if len(found) > 1 and len(of_bytes) != 1:
-        names = ", ".join(name for name, *_ in found)
-        raise ValueError(
-            f"{policy} sees one image, the observation space {space} has {len(found)}: {names}. Keep one of them "
-            "(gymnasium.wrappers.FilterObservation), or join them along their channels"
-        )
-    chosen = of_bytes or found
-    return (chosen[0][1], chosen[0][2]) if chosen else (space, 0)
-
-
-def _boxes(space: Space, dimensions: int) -> list[tuple[str, spaces.Box, int]]:
-    """Return name, space and index of the first value of each leaf that is a Box of that many dimensions."""
-    return [
-        (name, part, first)
-        for name, part, first in _leaves(space)
-        if isinstance(part, spaces.Box) and len(part.shape) == dimensions
-    ]
-
-
-def _leaves(space: Space, name: str = "", first: int = 0) -> Iterator[tuple[str, Space, int]]:
-    """Yield name, space and index of the first value of each leaf, in the order in which spaces.flatten joins them."""
-    parts: list[tuple[Any, Space]] = []
-    if isinstance(space, spaces.Dict):
-        parts = list(space.spaces.items())
-    elif isinstance(space, spaces.Tuple):
-        parts = list(enumerate(space.spaces))
-    else:
-        yield name, space, first
-    for key, part in parts:
-        yield from _leaves(part, f"{name}[{key!r}]", first)
-        first += spaces.flatdim(part)

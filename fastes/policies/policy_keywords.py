@@ -83,8 +83,10 @@ def _convolutions(name: str, given: Any) -> str | Filters:
 
 
 def _features(name: str, given: Any) -> dict[str, int]:
+    """Check the size of the features, under the name that SB3's NatureCNN or its CombinedExtractor has for it."""
     extractor = given or {}
-    if not isinstance(extractor, Mapping) or not set(extractor) <= {"features_dim"}:
+    known = isinstance(extractor, Mapping) and set(extractor) <= {"features_dim", "cnn_output_dim"}
+    if not known or len(extractor) > 1:
         raise ValueError(
             f"{name} = {extractor!r}: expected {{'features_dim': n}}, the size of the dense layer behind the convolutions"
         )
@@ -93,7 +95,8 @@ def _features(name: str, given: Any) -> dict[str, int]:
             raise ValueError(
                 f"features_dim = {size!r}: expected the size of a layer, an int of at least 1 and at most {MOST_VALUES}"
             )
-    return {key: int(size) for key, size in extractor.items()}
+        return {"features_dim": int(size)}
+    return {}
 
 
 def _batch_norm(name: str, given: object) -> str:
@@ -182,6 +185,24 @@ class CnnKeywords(MlpKeywords):
         network = NETWORKS[self.cnn] if isinstance(self.cnn, str) else Network(self.cnn, _OWN_FEATURES)
         return Network(network.filters, *self.features_extractor_kwargs.values() or (network.features_dim,))
 
+    @property
+    def image_activation(self) -> str:
+        """The activation of the layers from an image to its features."""
+        return self.activation_fn
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiInputKeywords(CnnKeywords):
+    """Convolutions and features for each image, and dense layers of these and of all other values."""
+
+    net_arch: tuple[int, ...] = with_default(CnnKeywords, "net_arch", (64, 64))
+    activation_fn: str = with_default(CnnKeywords, "activation_fn", "tanh")
+
+    @property
+    def image_activation(self) -> str:
+        """The activation of the layers from an image to its features: ReLU, as in SB3."""
+        return "relu"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CellKeywords:
@@ -205,14 +226,24 @@ class CnnLstmKeywords(CellKeywords, CnnKeywords):
     """Convolutions, and cells behind them."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class MultiInputLstmKeywords(CellKeywords, MultiInputKeywords):
+    """Convolutions and features for each image, and cells of these and of all other values."""
+
+    net_arch: tuple[int, ...] = with_default(MultiInputKeywords, "net_arch", ())
+
+
 FAMILIES: dict[str, type[LinearKeywords]] = {
     "MlpPolicy": MlpKeywords,
     "LinearPolicy": LinearKeywords,
     "CnnPolicy": CnnKeywords,
+    "MultiInputPolicy": MultiInputKeywords,
     "MlpLstmPolicy": MlpLstmKeywords,
     "CnnLstmPolicy": CnnLstmKeywords,
+    "MultiInputLstmPolicy": MultiInputLstmKeywords,
 }
 POLICIES = tuple(FAMILIES)
+_WITHOUT_IMAGES = {"MultiInputPolicy": "MlpPolicy", "MultiInputLstmPolicy": "MlpLstmPolicy"}  # the same where no image is seen
 IMAGE_POLICIES = tuple(name for name, family in FAMILIES.items() if issubclass(family, CnnKeywords))
 RECURRENT_POLICIES = tuple(name for name, family in FAMILIES.items() if issubclass(family, CellKeywords))
 
@@ -369,10 +400,10 @@ def plain_policy_kwargs(value: object) -> dict[str, Any]:
 def on_top_of(kept: Mapping[str, Any], of: object, given: Mapping[str, Any], policy: object) -> dict[str, Any]:
     """Return policy_kwargs given for a policy, on top of those that a preset or file has for the policy `of`.
 
-    If the policies differ, only the convolutions' keys of the latter stay, if both see images. A given cnn drops the size of
-    the dense layer behind the other one.
+    If the policies differ, only the convolutions' keys of the latter stay, if both see images; a policy of several inputs keeps
+    those of the one that it is without images. A given cnn drops the size of the dense layer behind the other one.
     """
-    if policy != of:
+    if of not in (policy, _WITHOUT_IMAGES.get(policy) if isinstance(policy, str) else None):
         both_see = policy in IMAGE_POLICIES and of in IMAGE_POLICIES
         kept = {key: value for key, value in kept.items() if both_see and key in IMAGE_KEYS}
     if "cnn" in given:

@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from fastes import _core
 from fastes.policies.action_head import ActionHead
-from fastes.policies.layers import ImageConvolution, Layer, VirtualBatchNorm, layer_sizes
+from fastes.policies.layers import ImageConvolution, Join, Layer, VirtualBatchNorm, layer_sizes
 
 DTYPES = "floats (float16 to float64), integers (8 to 64 bits) or bool"  # that observations may have
 
@@ -39,15 +39,14 @@ class PolicySpec:
     columns: tuple[int, ...] = ()
 
     @property
-    def image(self) -> ImageConvolution | None:
-        """The layer that reads an image; None for a policy without images."""
-        first = self.layers[0]
-        return first if isinstance(first, ImageConvolution) else None
+    def images(self) -> tuple[ImageConvolution, ...]:
+        """The layers that read an image, each another one; () for a policy without images."""
+        return tuple(layer for layer in self.layers if isinstance(layer, ImageConvolution))
 
     @property
     def obs_size(self) -> int:
         """Number of values that are observed, and normalised by statistics; those of an image are not among them."""
-        return len(self.columns) if self.image else self.layers[0].inputs
+        return len(self.columns) if self.layers[0].reads_image else self.layers[0].inputs
 
     @property
     def needs_reference(self) -> bool:
@@ -57,14 +56,24 @@ class PolicySpec:
     @property
     def values_kept(self) -> int:
         """Number of activations that virtual batch normalisation keeps per observation of a reference batch, 0 without it."""
-        return max((layer.inputs for layer in self.layers if isinstance(layer, VirtualBatchNorm)), default=0)
+        most = max((layer.inputs for layer in self.layers if isinstance(layer, VirtualBatchNorm)), default=0)
+        return most + self.joined if most else 0
+
+    @property
+    def joined(self) -> int:
+        """Number of features of all images that layers join, 0 with a single image, or none."""
+        return max((layer.outputs for layer in self.layers if isinstance(layer, Join)), default=0)
 
     @property
     def activations(self) -> int:
-        """Number of values that an actor has room for: twice the most that a layer reads or writes, and a strip of an image."""
+        """Number of values that an actor has room for.
+
+        They are twice the most that a layer reads or writes, a strip of an image, and the features of several images.
+        """
         ends = (size for layer in self.layers for size in (layer.outputs, layer.scratch_size))
         read = (layer.inputs for layer in self.layers if not layer.reads_image)
-        return 2 * max(*ends, *read, self.obs_size) + (self.image.strip_size if self.image else 0)
+        strip = max((image.strip_size for image in self.images), default=0)
+        return 2 * max(*ends, *read, self.obs_size) + strip + self.joined
 
     @property
     def layer_sizes(self) -> tuple[int, ...]:

@@ -56,7 +56,6 @@ _ABSENT = {
 }
 
 
-_FLATTENING = {"MultiInputPolicy": "MlpPolicy", "MultiInputLstmPolicy": "MlpLstmPolicy"}  # SB3's names for Dict observations
 _TYPO = 0.8  # difflib's likeness of a short name with one wrong letter
 
 _Model = TypeVar("_Model", bound="FastES")
@@ -81,8 +80,9 @@ class FastES(Agent):
     Args:
         env: An environment id, an EnvSpec, an Env (rebuilt from its spec, or copied), a function of no arguments or of the
             worker's index that returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is used itself.
-        policy: 'MlpPolicy', 'LinearPolicy', 'CnnPolicy', 'MlpLstmPolicy', 'CnnLstmPolicy', a TorchPolicy or a
-            CallablePolicy; None for the policy of the settings. SB3's order, FastES(policy, env), works, too.
+        policy: 'MlpPolicy', 'LinearPolicy', 'CnnPolicy', 'MultiInputPolicy', 'MlpLstmPolicy', 'CnnLstmPolicy',
+            'MultiInputLstmPolicy', a TorchPolicy or a CallablePolicy; None for the policy of the settings. SB3's order,
+            FastES(policy, env), works, too.
         learning_rate: The setting of that name, at SB3's position.
         preset: Name of the settings to start from; None for the environment's own, else 'general', or 'default' for a network;
             'auto' for the environment's own, else a race of recipes, which the best one wins.
@@ -687,14 +687,14 @@ def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
             hint = suggest(env, POLICIES) if isinstance(env, str) and env not in POLICIES else ""
             raise TypeError(f"FastES({env!r}) names a policy but no environment: use FastES(env) or FastES({env!r}, env){hint}")
         env, policy = policy, env
-    return env, _FLATTENING.get(policy, policy) if isinstance(policy, str) else policy
+    return env, policy
 
 
 def _means_policy(name: str) -> bool:
     """Return whether a name is a policy's, or so similar to one that no environment is meant."""
     if name.endswith("Policy"):
         return True
-    known = [policy.casefold() for policy in (*POLICIES, *_FLATTENING)]
+    known = [policy.casefold() for policy in POLICIES]
     close = difflib.get_close_matches(name.casefold(), known, n=1, cutoff=_TYPO)
     return bool(close) and name not in gymnasium.registry and not re.search(r"[:/]|-v\d+$", name)
 

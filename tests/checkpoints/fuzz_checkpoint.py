@@ -59,6 +59,10 @@ SPACES = {
         spaces.Dict({"image": spaces.Box(0, 255, (2, 3, 2), np.uint8), "where": spaces.Box(-1.0, 1.0, (1,))}),
         spaces.Discrete(2),
     ),
+    "FuzzImages-v0": (
+        spaces.Dict({"a": spaces.Box(0, 255, (3, 2, 1), np.uint8), "b": spaces.Box(0, 255, (1, 2, 2), np.uint8)}),
+        spaces.Discrete(2),
+    ),
     "FuzzMultiBinary-v0": (spaces.Box(0, 255, (2, 2), np.uint8), spaces.MultiBinary([2, 2])),
 }
 CNN: dict[str, Any] = {"cnn": [[2, 2, 1]], "features_extractor_kwargs": {"features_dim": 2}}
@@ -75,6 +79,7 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("FuzzMultiBinary-v0", {"policy": "CnnPolicy", "policy_kwargs": {**CNN, "batch_norm": "none", "activation_fn": "elu"}}),
     ("FuzzImage-v0", {"policy": "CnnPolicy", "policy_kwargs": CNN}),
     ("FuzzImage-v0", {"policy": "CnnLstmPolicy", "policy_kwargs": {**CNN, "cell": "gru", "lstm_hidden_size": 2}}),
+    ("FuzzImages-v0", {"policy": "MultiInputPolicy", "policy_kwargs": {**CNN, "net_arch": [2]}}),
     ("Toy-v0", {"policy": "LinearPolicy", "sigma_adaptation": "scalar"}),
     ("Toy-v0", {"policy": "LinearPolicy", "trials": 3, "rungs": 2, "eval_lag": 0, "episode_cap": "mean"}),
     ("Toy-v0", {"policy": "LinearPolicy", "eval_lag": 2, "eval_every": 2}),
@@ -198,8 +203,8 @@ WORDS = (
         "tanh",
         "relu",
     ),
-    *("elu", "identity", "dense", "convolution", "image_convolution", "append", "virtual_batch_norm", "CnnPolicy"),
-    *("lstm", "gru", "MlpLstmPolicy", "CnnLstmPolicy"),
+    *("elu", "identity", "dense", "convolution", "image_convolution", "append", "join", "virtual_batch_norm"),
+    *("lstm", "gru", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy", "CnnLstmPolicy", "MultiInputLstmPolicy"),
     *("adam", "sgd", "clipup", "LinearPolicy", "MlpPolicy", "centered_ranks", "standardized", "nes", "signed_ranks"),
     *("mean", "share", *SPACES, "Toy-v0"),
 )
@@ -430,6 +435,7 @@ INSTRUMENTED = (
         "errors",
         "envs.source",
         "policies.action_head",
+        "policies.images",
         "policies.layers",
         "policies.named_policies",
         "policies.policy_keywords",

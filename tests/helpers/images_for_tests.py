@@ -46,6 +46,40 @@ class Dots(gymnasium.Env[Any, Any]):
         return self._shown(), -abs(self.at - self.goal), False, self.steps == self.length, {}
 
 
+class Cameras(gymnasium.Env[Any, Any]):
+    """Two pictures and a number, -1 or 1 each, whose mean is the best action: without one of them a step costs at least 1/3.
+
+    A picture is 1 if its right half is bright. One is (20, 22, 3), the other (2, 12, 12), and a choice that never changes.
+    """
+
+    def __init__(self) -> None:
+        parts = {"near": box(2, 12, 12), "far": box(20, 22, 3), "choice": spaces.Discrete(3)}
+        self.observation_space = spaces.Dict({**parts, "sign": spaces.Box(-np.inf, np.inf, (1,), np.float64)})
+        self.action_space = ACTIONS
+
+    def _shown(self) -> Any:
+        self.sides, self.sign = self.np_random.integers(2, size=2), float(self.np_random.integers(2) * 2 - 1)
+        far, near = np.full((20, 22, 3), 40, np.uint8), np.full((2, 12, 12), 40, np.uint8)
+        far[:, 11 * self.sides[0] :][:, :11] = 230
+        near[:, 6 * self.sides[1] :][:, :6] = 230
+        return {"far": far, "near": near, "choice": 1, "sign": np.array([self.sign])}
+
+    @property
+    def wanted(self) -> float:
+        """The action that is best for what is shown."""
+        return float(self.sign + (2 * self.sides - 1).sum()) / 3
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed, options=options)
+        self.steps = 0
+        return self._shown(), {}
+
+    def step(self, action: Any) -> Any:
+        reward = -abs(float(np.clip(action[0], -1, 1)) - self.wanted)
+        self.steps += 1
+        return self._shown(), reward, False, self.steps == 6, {}
+
+
 def box(*shape: int, high: float = 255, dtype: Any = np.uint8) -> spaces.Box:
     return spaces.Box(0, high, shape, dtype)
 

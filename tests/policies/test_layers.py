@@ -24,6 +24,7 @@ from fastes.policies.layers import (
     Dense,
     Gru,
     ImageConvolution,
+    Join,
     Layer,
     Lstm,
     VirtualBatchNorm,
@@ -47,6 +48,7 @@ ONE_LAYER: dict[str, tuple[Layer, ...]] = {
     "append": (IMAGE, Append(IMAGE.outputs, 4, "tanh")),
     "lstm": (Lstm(5, 19),),
     "gru": (Gru(5, 19),),
+    "join": (IMAGE, Join(IMAGE.outputs, 0, "relu"), IMAGE, Join(IMAGE.outputs, IMAGE.outputs, "tanh")),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,6 +117,8 @@ def image(*shape: int, dtype: type = np.uint8) -> Space:
         (image(84, 84, 1), True),
         (image(101, 100, dtype=np.float32), True),
         (spaces.Dict({"picture": image(64, 64, 3), "speed": spaces.Box(-1, 1, (2,))}), True),
+        (spaces.Tuple([image(2, 30, 30), spaces.Discrete(3)]), True),
+        (spaces.Dict({"codes": image(15, 15, 5), "speed": spaces.Box(-1, 1, (2,))}), False),
         (image(7, 7, 3), False),
         (image(128), False),
         (spaces.Box(-np.inf, np.inf, (376,), np.float64), False),
@@ -125,14 +128,28 @@ def test_a_dense_network_on_raw_images_is_told_of(space: Space, told: bool) -> N
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         FastES(lambda: AnySpaces(space, ACTIONS), n_workers=0, policy_kwargs={"net_arch": [2]}).close()
+    better = "'CnnPolicy'" if isinstance(space, spaces.Box) else "'MultiInputPolicy'"
     messages = [str(each.message) for each in caught if "convolution" in str(each.message)]
     assert len(messages) == told
-    assert all(word in message for message in messages for word in ("MlpPolicy", "grey", "'CnnPolicy'"))
+    assert all(word in message for message in messages for word in ("MlpPolicy", "grey", better))
     assert all(each.filename == __file__ for each in caught if "convolution" in str(each.message))
 
 
 def test_a_policy_that_sees_images_is_not_told_of_them() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        FastES("CnnPolicy", lambda: AnySpaces(image(84, 84, 4), ACTIONS), n_workers=0).close()
+        for policy in ("CnnPolicy", "MultiInputPolicy"):
+            FastES(policy, lambda: AnySpaces(image(84, 84, 4), ACTIONS), n_workers=0).close()
         FastES(lambda: AnySpaces(image(84, 84, 4), ACTIONS), CallablePolicy(lambda p, o: 0, 1), n_workers=0).close()
+
+
+def test_floats_that_are_no_image_without_a_word_are_told_of() -> None:
+    """As SB3 has it, floats are images only if they are not to be divided."""
+    space = spaces.Dict({"picture": spaces.Box(0, 1, (64, 64, 3)), "speed": spaces.Box(-1, 1, (2,))})
+    small: dict[str, Any] = {"cnn": [(2, 8, 8)], "net_arch": [2]}
+    with pytest.warns(UserWarning, match=r"MultiInputPolicy gets 12,290 inputs .* policy_kwargs=\{'normalize_images': False\}"):
+        FastES("MultiInputPolicy", lambda: AnySpaces(space, ACTIONS), n_workers=0, policy_kwargs=small).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small["normalize_images"] = False
+        FastES("MultiInputPolicy", lambda: AnySpaces(space, ACTIONS), n_workers=0, policy_kwargs=small).close()

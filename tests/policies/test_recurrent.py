@@ -253,7 +253,7 @@ def test_evaluate_policy_of_sb3(model: FastES) -> None:
 def test_the_name_that_sb3_has_for_dicts() -> None:
     env = AnySpaces(spaces.Dict({"all": BOX, "some": spaces.Discrete(2)}), ACTIONS)
     with FastES("MultiInputLstmPolicy", env, n_workers=0, seed=0) as model:
-        assert model.settings.policy == "MlpLstmPolicy"
+        assert model.policy_spec == make_policy_spec("MlpLstmPolicy", env.observation_space, ACTIONS)
         _, state = model.predict(env.reset(seed=0)[0])
         assert state is not None
         assert [part.shape for part in state] == [(1, 1, HIDDEN_SIZE)] * 2

@@ -255,6 +255,7 @@ class Actor:
         self.observation: Array = np.zeros(0, dtype=np.float32)  # the last one, flat, and what was observed of it
         self.observed: Float32 = np.zeros(0, dtype=np.float32)
         self.reads_image = bool(spec.layers) and spec.layers[0].reads_image
+        self.joined: Float32 = np.zeros(sum(layer.inputs for layer in spec.layers if layer.kind == "join"), dtype=np.float32)
         self.memories = [Memory(np.zeros(layer.state_size, dtype=np.float32)) for layer in spec.layers]
         self.begin_episode()
 
@@ -311,7 +312,7 @@ class Actor:
         """Twin of run_layers, of what was observed last: all layers, or those before number past, each with its activation."""
         all_parameters = self.spec.split_by_layer(self.parameters)
         for layer, parameters, memory in list(zip(self.spec.layers, all_parameters, self.memories, strict=True))[:past]:
-            memory.observation, memory.observed = self.observation, self.observed
+            memory.observation, memory.observed, memory.joined = self.observation, self.observed, self.joined
             x = ACTIVATIONS[layer.activation](LAYERS[layer.kind](layer, x, parameters, memory))
         return x
 

@@ -69,12 +69,14 @@ class Memory:
     state: what it remembers within an episode, (state_size,); it may change it.
     observation: of this step, flat, for a layer that reads an image.
     observed: the values that are observed of it, (obs_size,).
+    joined: what layers that join have read in this step, (all they read,), the same array for all layers.
     scale, shift: of virtual batch normalisation, (channels,).
     """
 
     state: Float32
     observation: Array = field(default_factory=no_values)
     observed: Float32 = field(default_factory=no_values)
+    joined: Float32 = field(default_factory=no_values)
     scale: Float32 = field(default_factory=no_values)
     shift: Float32 = field(default_factory=no_values)
 
@@ -128,6 +130,12 @@ def append(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Me
     return np.concatenate([x, memory.observed])
 
 
+def join(layer: Any, x: Float32, parameters: Mapping[str, Float32], memory: Memory) -> Float32:
+    """Twin of join_features."""
+    memory.joined[layer.before : layer.outputs] = x
+    return memory.joined[: layer.outputs].copy()
+
+
 def sigmoid(x: Array) -> Array:
     """Twin of vsigmoid."""
     y: Array = tanh(x * np.float32(0.5)) * np.float32(0.5) + np.float32(0.5)
@@ -174,5 +182,6 @@ LAYERS: dict[str, LayerTwin] = {
     "append": append,
     "lstm": lstm,
     "gru": gru,
+    "join": join,
 }
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"identity": lambda x: x, "tanh": tanh, "relu": relu, "elu": elu}
