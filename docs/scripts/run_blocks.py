@@ -4,7 +4,8 @@ python docs/scripts/run_blocks.py docs/quickstart.md             # trainings cut
 python docs/scripts/run_blocks.py --full docs/quickstart.md      # as written, with the time of each block
 
 A page runs in an empty folder of its own. `<!-- not run: reason -->` before a block leaves it out, `<!-- needs: torch -->`
-anywhere says which modules a page cannot do without. Blocks are those that are fenced as python or bash. A text block right
+anywhere says which modules a page cannot do without. `<!-- file: shop.py -->` before a block writes it to that file instead,
+which later blocks can import. Blocks are those that are fenced as python or bash. A text block right
 behind a block is what that prints. Such a Python block runs as written, and has to print it. Of a bash block whose trainings
 are cut short, only the lines before the first ... are compared. A line ... stands for any lines. Numbers that depend on the
 machine may be any: seconds, processes, and the columns `steps/s` and `util`.
@@ -33,10 +34,13 @@ _BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-_OF_THE_MACHINE = re.compile(r"[\d.]+(?= s$)|\d+(?= workers?\b)|(?<=\d) +\d+ +\d+%$")
+_OF_THE_MACHINE = re.compile(
+    r"[\d.]+(?= s$)|\d+(?= workers?\b)|(?<=\d) +\d+ +\d+%$|[\d,]+(?= steps/s)|(?<=steps take )[\d.,]+ \w+|\d+(?= cores?\b)"
+)
 _ALIKE = 0.2  # of a number: other processors and versions of libraries give other ones
 _NEEDS = re.compile(r"<!-- needs: ([\w. ]+) -->")
 _NOT_RUN = "<!-- not run:"
+_FILE = re.compile(r"<!-- file: (\w+\.py) -->")
 # `fastes train` with a budget that is short, whatever the page says, longer where a run goes on; other commands as they are
 _SHORT_COMMAND = """#!{python}
 import sys
@@ -53,6 +57,7 @@ class Block(NamedTuple):
     line: where its code begins.
     run: whether it is to be run.
     output: what a text block behind it shows.
+    file: the name under which it is written, in place of being run; '' if it is run.
     """
 
     line: int
@@ -60,6 +65,7 @@ class Block(NamedTuple):
     code: str
     run: bool
     output: str = ""
+    file: str = ""
 
 
 def blocks_of(text: str) -> list[Block]:
@@ -67,7 +73,8 @@ def blocks_of(text: str) -> list[Block]:
     found = []
     for match in _BLOCK.finditer("\n" + text):
         line = text.count("\n", 0, match.start("code") - 1) + 1
-        found.append(Block(line, match["language"], match["code"], _NOT_RUN not in match["before"], match["output"] or ""))
+        file, run = _FILE.search(match["before"]), _NOT_RUN not in match["before"]
+        found.append(Block(line, match["language"], match["code"], run, match["output"] or "", file[1] if file else ""))
     return found
 
 
@@ -82,9 +89,12 @@ def run_page(path: Path, full: bool) -> int:
     blocks = [block for block in blocks_of(path.read_text(encoding="utf-8")) if block.run]
     shortly = contextlib.nullcontext if full else _trainings_cut_short
     names: dict[str, Any] = {"__name__": "__main__"}
+    sys.path.insert(0, os.getcwd())
     for block in blocks:
         began = time.perf_counter()
-        if block.language == "bash":
+        if block.file:
+            Path(block.file).write_text(block.code, encoding="utf-8")
+        elif block.language == "bash":
             out = subprocess.PIPE if block.output else None
             command = ["bash", "-euo", "pipefail", "-c", block.code]
             with shortly():

@@ -99,8 +99,9 @@ class CallbackListener:
         answers = [callback.on_generation(self._model, record) for callback in self._callbacks]
         training = self._model.training
         finished = training.latest_evaluations[-1] if record.eval_generation else None
-        warnings = self._warnings.setdefault(record.trial, StatisticsWarnings())
-        warnings.check(training, record.generation, generation.batch, finished, self._model.target_return)
+        if record.trial not in self._warnings:
+            self._warnings[record.trial] = StatisticsWarnings(next((each.of_env for each in self._warnings.values()), None))
+        self._warnings[record.trial].check(training, record.generation, generation.batch, finished, self._model.target_return)
         return all(answer is None or bool(answer) for answer in answers)
 
     def on_new_best(self, eval_return: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
@@ -10,15 +12,19 @@ from fastes.errors import shown
 from fastes.rollout.obs_normalizer import ObsNormalizer
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+_MOST = 160  # characters of a space
 _ROUNDING = 1e-3  # by which a root mean square may pass a bound
 
 
 def space_in_words(space: object) -> str:
     """Return a space in a few words: kind, shape and dtype, and the bounds of a Box if all values share finite ones."""
+    if isinstance(space, spaces.Dict):
+        parts = (f"{key}: {space_in_words(part)}" for key, part in space.spaces.items())
+        return textwrap.shorten(f"Dict of {', '.join(parts)}", _MOST, placeholder=" ...")
     if not isinstance(space, spaces.Box):
-        return " ".join(shown(space, 100).split())
+        return textwrap.shorten(shown(space), _MOST, placeholder=" ...")
     low, high = np.unique(space.low), np.unique(space.high)
-    bounds = f", {low[0]:g} to {high[0]:g}" if len(low) == len(high) == 1 and space.is_bounded() else ""
+    bounds = f" from {low[0]:g} to {high[0]:g}" if len(low) == len(high) == 1 and space.is_bounded() else ""
     return f"Box{space.shape} of {space.dtype}{bounds}"
 
 

@@ -17,14 +17,20 @@ from fastes.training.training import Training
 
 UNBEATEN, _EQUAL, _SHORT = 50, 20, 20  # generations in a row
 _AT_ONCE, _LONG = 2.0, 10.0  # mean steps of episodes that end at once, and of such that do not
+_OF_ENV = ("steps", "observations")  # kinds of warnings
 _NEAR = 0.25  # of the way from the first evaluation to the target: what is nearer is not stuck
 
 
 class StatisticsWarnings:
-    """Warns once of each kind of odd statistic of a training."""
+    """Warns once of each kind of odd statistic of a training.
 
-    def __init__(self) -> None:
+    Args:
+        of_env: The kinds that are said of the environment, which the warnings of a model's trainings share.
+    """
+
+    def __init__(self, of_env: set[str] | None = None) -> None:
         self._said: set[str] = set()
+        self.of_env = set[str]() if of_env is None else of_env
         self._equal = 0  # generations in a row in which all returns were the same
         self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
         self._short = 0  # generations in a row in which episodes ended at once
@@ -205,8 +211,9 @@ class StatisticsWarnings:
             )
 
     def _say(self, kind: str, message: str) -> None:
-        if kind not in self._said:
-            self._said.add(kind)
+        said = self.of_env if kind in _OF_ENV else self._said
+        if kind not in said:
+            said.add(kind)
             warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
 
 

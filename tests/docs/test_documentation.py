@@ -79,6 +79,9 @@ def test_only_what_depends_on_the_machine_may_be_any_number() -> None:
     line = "{} timesteps in 328 generations, 2 workers, {} s\n"
     assert run_blocks.prints_as_shown(line.format(2000, 86.8), line.format(2000, 400.1).replace("2 workers", "16 workers"))
     assert not run_blocks.prints_as_shown(line.format(2000, 86.8), line.format(3000, 86.8))
+    line = "speed  {} steps/s in one process: {} steps take {} or more on {} cores\n"
+    assert run_blocks.prints_as_shown(line.format("1,200", "5,000", "21 s", 2), line.format("90", "5,000", "2.1 days", 64))
+    assert not run_blocks.prints_as_shown(line.format("1,200", "5,000", "21 s", 2), line.format("90", "7,000", "2.1 days", 64))
 
 
 def test_a_sample_behind_a_command_is_compared(tmp_path: Path) -> None:
@@ -89,6 +92,20 @@ def test_a_sample_behind_a_command_is_compared(tmp_path: Path) -> None:
             [sys.executable, str(SCRIPTS / "run_blocks.py"), str(page)], capture_output=True, text=True, timeout=60
         )
         assert (done.returncode == 0) == ok, done.stderr
+
+
+def test_a_block_that_is_a_file_can_be_imported(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- file: own_words.py -->\n```python\nWORD = 'said'\n```\n\n```python\nimport own_words\nprint(own_words.WORD)\n"
+        "```\n\n```text\nsaid\n```\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, str(SCRIPTS / "run_blocks.py"), str(page)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    page.write_text(page.read_text().replace("<!-- file: own_words.py -->\n", ""))
+    assert subprocess.run(command, capture_output=True, text=True, timeout=60).returncode
 
 
 def test_blocks_that_fail_are_seen(tmp_path: Path) -> None:

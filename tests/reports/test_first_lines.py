@@ -39,7 +39,8 @@ def lines_of(env: Any, timesteps: int = 300, **changes: Any) -> list[str]:
 def test_the_task_and_its_first_episodes_come_first() -> None:
     task, limit, first, header, *rows = lines_of(Toy)
     assert task == (
-        "observations Box(3,) of float64; actions Box(2,) of float32, -1 to 1; preset 'default': MlpPolicy, 4,546 parameters"
+        "observations Box(3,) of float64; actions Box(2,) of float32 from -1 to 1; "
+        "preset 'default': MlpPolicy, 4,546 parameters"
     )
     assert "no limit of steps that is known" in limit
     assert re.fullmatch(r"first 4 episodes: \d+ to \d+ steps, return -?[\d.]+ to -?[\d.]+, mean -?[\d.]+ \+- [\d.]+", first)
@@ -136,7 +137,10 @@ def test_numbers_in_words() -> None:
         False,
     ]
     assert space_in_words(spaces.Discrete(3)) == "Discrete(3)"
-    assert space_in_words(spaces.Box(0, 255, (8, 8, 3), np.uint8)) == "Box(8, 8, 3) of uint8, 0 to 255"
+    assert space_in_words(spaces.Dict(a=spaces.Discrete(3), b=spaces.Box(0, 9, (), np.float32))) == (
+        "Dict of a: Discrete(3), b: Box() of float32 from 0 to 9"
+    )
+    assert space_in_words(spaces.Box(0, 255, (8, 8, 3), np.uint8)) == "Box(8, 8, 3) of uint8 from 0 to 255"
 
 
 def test_only_what_has_left_its_space_for_certain_is_said() -> None:

@@ -152,6 +152,13 @@ class Slope(Summit):
         return np.ones(2, np.float32), float(action[0]), True, False, {}
 
 
+class Endless(Slope):
+    """Without an end of its episodes."""
+
+    def step(self, action: Any) -> Any:
+        return np.ones(2, np.float32), float(action[0]), False, False, {}
+
+
 def hardly_moving(env: Any, **settings: Any) -> FastES:
     plain = {
         "policy": "LinearPolicy",
@@ -289,6 +296,15 @@ def test_equal_returns_are_no_fault_at_the_maximum() -> None:
     assert len(warnings_of([higher, *[best] * 60], words)) == 1
     assert len(warnings_of([best] * 60, words)) == 1
     assert warnings_of([best] * 60, words, first=31) == [], "its start was not seen"
+
+
+def test_an_episode_without_an_end_is_said_once_for_all_trials() -> None:
+    with (
+        caught_warnings() as messages,
+        FastES(Endless, preset="default", population_size=2, trials=3, seed=0, n_workers=0) as m,
+    ):
+        m.learn(20_000)
+    assert len([message for message in messages if "was cut after 1,000 steps" in message]) == 1
 
 
 # --- episodes that end at once ---------------------------------------------------------------------------------------
