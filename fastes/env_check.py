@@ -74,9 +74,15 @@ class PolicyEpisodes(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the policies' mean returns, without the part that is noise."""
-        of_means = self.returns.mean(axis=1).var(ddof=1)
-        return math.sqrt(max(0.0, float(of_means) - self.noise**2 / self.returns.shape[1]))
+        """Standard deviation of the policies' mean returns, without the part that chance has in it.
+
+        All play the same seeds, so the part of a return that a seed gives to all of them cancels out.
+        """
+        policies, episodes = self.returns.shape
+        means = self.returns.mean(axis=1)
+        rest = self.returns - means[:, None] - self.returns.mean(axis=0) + means.mean()
+        chance = float((rest**2).sum()) / ((policies - 1) * (episodes - 1))
+        return math.sqrt(max(0.0, float(means.var(ddof=1)) - chance / episodes))
 
 
 class EnvCheck(NamedTuple):

@@ -108,7 +108,7 @@ class Flat(Push):
 
 class Lottery(Push):
     def reward(self) -> Any:
-        return 100.0 * self.at * (self.steps == 1)
+        return 100.0 * self.at * (self.steps == 1) - 0.2 * self.at
 
 
 class Choices(Push):
@@ -134,6 +134,13 @@ class Explorable(Choices):
         return float(self.steps == 20 and self.changes > 12)
 
 
+class Varied(Explorable):
+    """Any change of the action does."""
+
+    def reward(self) -> Any:
+        return float(self.steps == 20 and self.changes > 0)
+
+
 WARNED = {
     "endless": (
         Endless,
@@ -150,6 +157,11 @@ WARNED = {
         Explorable,
         {},
         ("all 40 episodes of random policies returned 0", "and those of random actions did not. sample_actions=True"),
+    ),
+    "always found by chance": (
+        Varied,
+        {},
+        ("all 40 episodes of random policies returned 0", "and those of random actions did not"),
     ),
 }
 
@@ -261,9 +273,12 @@ def test_noise_and_spread_of_policies() -> None:
     assert equal.noise == pytest.approx(math.sqrt(2.0))
     assert equal.spread == 0.0
     rng = np.random.default_rng(0)
-    drawn = PolicyEpisodes(rng.normal(0.0, 5.0, (2000, 1)) + rng.normal(0.0, 2.0, (2000, 6)), 1, 1.0)
-    assert drawn.noise == pytest.approx(2.0, rel=0.05)
-    assert drawn.spread == pytest.approx(5.0, rel=0.05)
+    drawn = PolicyEpisodes(rng.normal(0.0, 1.0, (2000, 1)) + rng.normal(0.0, 3.0, (2000, 4)), 1, 1.0)
+    assert drawn.noise == pytest.approx(3.0, rel=0.05)
+    assert drawn.spread == pytest.approx(1.0, rel=0.15)
+    seeds = np.array([-50.0, 0.0, 20.0, 30.0])  # what a seed gives to all policies hides no difference between them
+    assert PolicyEpisodes(drawn.returns + seeds, 1, 1.0).spread == pytest.approx(drawn.spread)
+    assert PolicyEpisodes(drawn.returns + seeds, 1, 1.0).noise > 30.0
 
 
 def test_json_has_plain_values() -> None:

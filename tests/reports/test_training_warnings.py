@@ -376,6 +376,7 @@ def test_a_plateau_below_the_target_is_told() -> None:
     stuck = lambda progress: 40.0 * min(1.0, 30.0 * progress)  # noqa: E731
     (message,) = course(stuck, target=100.0)
     assert "below the target of 100" in message
+    assert course(lambda progress: 60.0 * progress, target=100.0) == [], "it rises, if slowly"
     assert course(stuck, target=45.0) == [], "it is near"
     assert course(stuck, target=39.0) == []
 
@@ -386,6 +387,7 @@ def test_only_evaluations_count_while_a_cap_grows() -> None:
     assert warnings_of(batches, "not risen", budget=300, episode_cap="grow") == []
     batches = [generation(np.full((4, 2), 1.0 * n) + NOISE[n, :2], NOISE[n, :1]) for n in range(1, 300)]
     assert len(warnings_of(batches, "not risen", budget=300, episode_cap="grow")) == 1
+    assert warnings_of(batches, "not risen", budget=300) == [], "candidates that are better and better are learning"
 
 
 def test_what_to_try_depends_on_what_is_seen() -> None:

@@ -130,9 +130,23 @@ class Buffered(Walk):
         return self.buffer
 
 
+class BufferedAndUnseeded(Buffered):
+    """The first episode's array holds the second one's values at the end."""
+
+    def seen(self) -> Any:
+        self.at = float(np.random.default_rng().normal())
+        return super().seen()
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [(Walk, (True, True)), (Buffered, (True, True)), (Forgetful, (True, False)), (Unseeded, (False, False))],
+    [
+        (Walk, (True, True)),
+        (Buffered, (True, True)),
+        (Forgetful, (True, False)),
+        (Unseeded, (False, False)),
+        (BufferedAndUnseeded, (False, False)),
+    ],
 )
 def test_an_episode_that_is_played_twice(kind: Any, expected: tuple[bool, bool]) -> None:
     assert play_twice(kind(), 3, 100) == expected
