@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 from gymnasium import spaces
 
+from fastes.policies.images import holds_image
 from fastes.settings.preset_loader import all_presets, choose_settings
 from fastes.settings.settings import Settings
 
 AUTO = "auto"  # the preset of an environment, or a race of recipes
 RUNGS, FRACTION = 3, 0.35  # of a race
-_SMALL = 16  # pixels: a grid of codes has fewer, as MiniGrid's
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
@@ -61,7 +60,7 @@ def _fits(race: Mapping[str, str] | None, observations: spaces.Space[Any], actio
 
 
 def _kind_of(observations: spaces.Space[Any]) -> str:
-    """Return 'images' for a box of bytes with three axes, else 'values'."""
-    if not isinstance(observations, spaces.Box) or len(observations.shape) != 3 or observations.dtype != np.uint8:
+    """Return 'images', or 'images and values' for several parts of which one is an image, or 'values' if none is."""
+    if not holds_image(observations):
         return "values"
-    return "images" if min(observations.shape[:2]) > _SMALL else "values"
+    return "images" if isinstance(observations, spaces.Box) else "images and values"

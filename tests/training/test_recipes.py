@@ -114,8 +114,22 @@ def test_a_setting_that_a_recipe_cannot_have_leaves_it_out() -> None:
 
 
 def test_the_recipes_for_images_are_others() -> None:
-    images = spaces.Box(0, 255, (84, 84, 4), np.uint8)
-    assert {recipe.settings.policy for recipe in recipes_for(images, CHOICES, {})} == {"CnnPolicy"}
+    for shape in ((84, 84, 4), (4, 84, 84)):
+        images = spaces.Box(0, 255, shape, np.uint8)
+        assert {recipe.settings.policy for recipe in recipes_for(images, CHOICES, {})} == {"CnnPolicy"}
+        for several in (spaces.Dict({"image": images, "speed": BOX}), spaces.Tuple([images, images])):
+            assert {recipe.settings.policy for recipe in recipes_for(several, CHOICES, {})} == {"MultiInputPolicy"}
+    codes = spaces.Dict({"image": spaces.Box(0, 255, (7, 7, 3), np.uint8), "direction": CHOICES})
+    assert recipes_for(codes, CHOICES, {})[0].name == recipes_for(BOX, CHOICES, {})[0].name, "a grid of codes is values"
+
+
+def test_the_recipe_for_images_of_a_dict_trains() -> None:
+    """Of the smallest image that is one, with the recipe's own convolutions."""
+    pictures = {"far": spaces.Box(0, 255, (20, 20, 1), np.uint8), "near": spaces.Box(0, 255, (3, 20, 24), np.uint8)}
+    env = AnySpaces(spaces.Dict({**pictures, "speed": BOX}), CHOICES)
+    with FastES(env, preset=AUTO, n_workers=0, seed=0, population_size=4) as model:
+        assert (model.settings.policy, len(model.policy_spec.images)) == ("MultiInputPolicy", 2)
+        model.learn(20)
 
 
 def test_trials_is_how_many_trainings_race() -> None:
