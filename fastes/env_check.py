@@ -20,7 +20,7 @@ from fastes.es.schedules import make_schedule
 from fastes.model import FastES
 from fastes.models.arguments import checked_timesteps
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.reports.choice_in_words import choice_in_words, exploring
+from fastes.reports.choice_in_words import choice_in_words, exploring, has_own_preset
 from fastes.reports.task_in_words import (
     duration_in_words,
     lengths_in_words,
@@ -268,7 +268,10 @@ def check_env(
         )
         check, faults = _played(check, model, source, episodes, float(seconds), limit)
     return check._replace(
-        findings=(*faults, *sorted(_warnings_about(check, faults, exploring(model)), key=lambda each: each.level))
+        findings=(
+            *faults,
+            *sorted(_warnings_about(check, faults, exploring(model), has_own_preset(model)), key=lambda each: each.level),
+        )
     )
 
 
@@ -344,7 +347,8 @@ def _said(error: Exception) -> str:
 # --- judging ----------------------------------------------------------------------------------------------------------
 
 
-def _warnings_about(check: EnvCheck, faults: list[Finding], how_to_explore: str) -> Iterator[Finding]:
+def _warnings_about(check: EnvCheck, faults: list[Finding], how_to_explore: str, is_tuned: bool) -> Iterator[Finding]:
+    """Yield findings. is_tuned: whether the settings were tuned on this environment, its noise included."""
     played = check.random_episodes
     if played is None:
         return
@@ -359,7 +363,7 @@ def _warnings_about(check: EnvCheck, faults: list[Finding], how_to_explore: str)
             "wrappers that scale by the bounds, and one-hot choices, depend on them",
         )
     if not any(finding.level == ERROR for finding in faults):
-        yield from _about_returns(played, check.policies, how_to_explore)
+        yield from _about_returns(played, check.policies, how_to_explore, is_tuned)
 
 
 def _about_numbers(played: RandomEpisodes) -> Iterator[Finding]:
@@ -407,7 +411,9 @@ def _about_repeated(repeated: Repeated | None) -> Iterator[Finding]:
     )
 
 
-def _about_returns(played: RandomEpisodes, policies: PolicyEpisodes | None, how_to_explore: str) -> Iterator[Finding]:
+def _about_returns(
+    played: RandomEpisodes, policies: PolicyEpisodes | None, how_to_explore: str, is_tuned: bool
+) -> Iterator[Finding]:
     number, first = len(played.returns), float(played.returns[0])
     of_policies = None if policies is None else policies.returns
     policies_alike = of_policies is None or nothing_to_climb(of_policies.ravel())
@@ -426,7 +432,7 @@ def _about_returns(played: RandomEpisodes, policies: PolicyEpisodes | None, how_
             f"all {of_policies.size} episodes of random policies returned {number_in_words(of_policies.flat[0])}, and those "
             f"of random actions did not. {how_to_explore}",
         )
-    elif policies is not None and math.isfinite(policies.noise) and policies.noise > _NOISY * policies.spread:
+    elif policies is not None and not is_tuned and math.isfinite(policies.noise) and policies.noise > _NOISY * policies.spread:
         yield Finding(
             WARNING,
             f"returns depend more on the seed (+- {number_in_words(policies.noise)}) than on the policy "

@@ -5,6 +5,11 @@ from __future__ import annotations
 from fastes.models.model import Model
 
 
+def has_own_preset(model: Model) -> bool:
+    """Return whether a training has the settings that were tuned on its environment."""
+    return model.base_preset == model.source.preset_name(model.observation_space)
+
+
 def choice_in_words(model: Model) -> str:
     """Return where a training's settings come from, and its policy."""
     trials = model.selection.trials
@@ -13,7 +18,7 @@ def choice_in_words(model: Model) -> str:
         return f"no preset, so up to {len(recipes)} recipes race: {', '.join(recipes[:-1])} and {recipes[-1]}"
     if recipes:
         why = f"recipe {recipes[0]!r}"
-    elif model.base_preset == model.source.preset_name(model.observation_space):
+    elif has_own_preset(model):
         why = "its preset"
     else:
         why = f"preset {model.base_preset!r}" if model.base_preset else "its own settings"
@@ -22,7 +27,7 @@ def choice_in_words(model: Model) -> str:
 
 def exploring(model: Model) -> str:
     """Return advice, as sentences, for a task whose first episodes all have the same return."""
-    if model.base_preset == model.source.preset_name(model.observation_space):
+    if has_own_preset(model):
         return "Its preset was tuned on that"
     slope = "ewards for small progress, or episodes that start nearer to the goal, show the search a way"
     trials = model.selection.trials

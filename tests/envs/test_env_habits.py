@@ -838,8 +838,8 @@ def test_a_limit_is_found_after_load(tmp_path: Path) -> None:
 def test_the_limit_is_said_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:
     with FastES(Blank, n_workers=0, verbose=1, **SMALL) as model:
         model.learn(1_000)
-    first, header = capsys.readouterr().out.splitlines()[:2]
-    assert first == (
+    _, limit, _, header = capsys.readouterr().out.splitlines()[:4]
+    assert limit == (
         "Blank has no limit of steps that is known: an episode is cut after 1,000; "
         "max_episode_steps sets another limit, -1 none"
     )
