@@ -1,11 +1,14 @@
 """A step of CnnPolicy's networks over torch's on one thread, and the reference pass of virtual batch normalisation.
 
+A second table has MultiInputPolicy's steps, from a Dict to an action, over CnnPolicy's on one image alone.
+
 Refuses to time what does not give the bits of its NumPy twin, in every variant, and what torch computes.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -24,6 +27,7 @@ from fastes import _core
 from fastes.policies.layers import REFERENCE_SIZE, Convolution, VirtualBatchNorm
 from fastes.policies.named_policies import make_policy_spec
 from fastes.policies.policy_spec import PolicySpec
+from fastes.rollout.observations import ObservationReader
 
 ACTIONS = spaces.Box(-np.inf, np.inf, (6,), np.float32)  # an action is what the last layer gives
 AIM = 1.0  # of torch's time
@@ -161,6 +165,44 @@ def time_step(timed: Timed, calls: int, repeats: int) -> tuple[str, ...]:
     return timed.name, f"{spec.num_params:,}", *times, f"{ratio:.2f}", below_aim(ratio, AIM, ""), fold, share
 
 
+BYTES, NUMBERS = spaces.Box(0, 255, (84, 84, 4), np.uint8), spaces.Box(-np.inf, np.inf, (8,), np.float32)
+PARTS: dict[str, spaces.Space[Any]] = {
+    "MultiInputPolicy, an image": BYTES,
+    "MultiInputPolicy, an image and 8 numbers": spaces.Dict({"image": BYTES, "numbers": NUMBERS}),
+    "MultiInputPolicy, two images and 8 numbers": spaces.Dict({"image": BYTES, "numbers": NUMBERS, "other": BYTES}),
+}
+
+
+def step_of(policy: str, space: spaces.Space[Any]) -> Callable[[], Any]:
+    """A step of a policy without batch normalisation, each of another one of 16 observations.
+
+    Raises:
+        SystemExit: If a variant does not give the bits of the twin.
+    """
+    spec, read = make_policy_spec(policy, space, ACTIONS, {"batch_norm": "none"}), ObservationReader(space).read
+    space.seed(1)
+    seen = [space.sample() for _ in range(16)]
+    expected = filled(numpy_kernels.Actor, spec, 2).act(read(seen[0]))
+    for variant in _core.available_variants():
+        with kernels_of(variant), refused_when_different(variant):
+            assert_same_bits(policy, filled(_core.Actor, spec, 2).act(read(seen[0])), expected)
+    actor, turns = filled(_core.Actor, spec, 2), itertools.cycle(seen)
+    return lambda: actor.act(read(next(turns)))
+
+
+def time_parts(calls: int, repeats: int) -> list[tuple[str, ...]]:
+    """Rows of the second table."""
+    steps = {"CnnPolicy, an image": step_of("CnnPolicy", BYTES)}
+    steps |= {name: step_of("MultiInputPolicy", space) for name, space in PARTS.items()}
+    timed = {name: repeated(step, calls) for name, step in steps.items()}
+    seconds = interleaved_seconds(timed, repeats, time.process_time)
+    base = seconds["CnnPolicy, an image"]
+    return [
+        (name, f"{1e6 * statistics.median(times) / calls:.0f}", f"{median_ratio(times, base):.2f}")
+        for name, times in seconds.items()
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.images", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few repeats: checks that it runs")
@@ -181,8 +223,9 @@ def main() -> None:
     print(markdown_table(header, [time_step(timed, calls, repeats) for timed in ALL]))
     print(
         f"\nThe share is that of an episode of {STEPS:,} steps whose env.step takes {1e6 * STEP_SECONDS:.0f} us, "
-        f"with {_core.variant()} kernels."
+        f"with {_core.variant()} kernels.\n"
     )
+    print(markdown_table(("84 x 84 x 4, a3c, no batch norm", "CPU us", "of CnnPolicy's"), time_parts(calls, repeats)))
 
 
 if __name__ == "__main__":

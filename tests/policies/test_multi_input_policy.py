@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
 from images_for_tests import ACTIONS, NORMED, SMALL, Cameras, box
 from kernel_cases import check_steps
 from training import assert_same, assert_same_state, learn, train
 from twins.numpy_kernels import Actor
+from uneven import assert_same_results
 
 from fastes import CheckpointError, CheckpointMismatch, FastES, _core
 from fastes.checkpoints.file_format import Checkpoint
@@ -221,6 +223,13 @@ def test_number_of_workers_and_a_pause_change_no_bit(tmp_path: Path) -> None:
     with FastES.load(tmp_path / "m", Cameras, n_workers=1) as model:
         learn(model, 3)
         assert_same_state(expected.state, model.snapshot())
+
+
+def test_vector_environments_change_no_bit() -> None:
+    expected = train(Cameras, 2, **SETTINGS)
+    env = SyncVectorEnv([Cameras] * 3)
+    assert_same_results(expected, train(env, 2, **SETTINGS))
+    env.close()
 
 
 @pytest.mark.parametrize("policy", ["MultiInputPolicy", "MultiInputLstmPolicy"])
