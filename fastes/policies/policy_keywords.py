@@ -329,7 +329,9 @@ _ANSWERS = {  # keys of the policies of SB3 and sb3-contrib, and keys of another
     "features_extractor_class": "put the extractor and the layers into one module, as in fastes.TorchPolicy(module)",
     "with_bias": "it is use_bias here",
     **dict.fromkeys(HIDDEN_KEYS, "LinearPolicy has no hidden layers: use 'MlpPolicy'"),
-    **dict.fromkeys((*IMAGE_KEYS, "features_dim"), "it is of policies that see images: use 'CnnPolicy'"),
+    **dict.fromkeys(
+        (*IMAGE_KEYS, "features_dim"), "it is of policies that see images: use 'CnnPolicy', or 'MultiInputPolicy' for a Dict"
+    ),
     **dict.fromkeys(CELL_KEYS, f"it is of policies that remember: use one of {RECURRENT_POLICIES}"),
     "shared_lstm": _NO_CRITIC,
     "enable_critic_lstm": _NO_CRITIC,

@@ -44,6 +44,7 @@ ALL_VARIANTS = (
     "tests/src/test_kernel_parity.py",
     "tests/policies/test_layers.py",
     "tests/policies/test_image_layers.py",
+    "tests/policies/test_multi_input_policy.py::test_it_is_its_twin",
     "tests/policies/test_recurrent_layers.py",
     "tests/src/test_screen.py",
 )
