@@ -101,7 +101,8 @@ class CallbackListener:
         finished = training.latest_evaluations[-1] if record.eval_generation else None
         if record.trial not in self._warnings:
             self._warnings[record.trial] = StatisticsWarnings(next((each.of_env for each in self._warnings.values()), None))
-        self._warnings[record.trial].check(training, record.generation, generation.batch, finished, self._model.target_return)
+        target, has_raced = self._model.target_return, bool(self._model.selection.present.recipe)
+        self._warnings[record.trial].check(training, record.generation, generation.batch, finished, target, has_raced)
         return all(answer is None or bool(answer) for answer in answers)
 
     def on_new_best(self, eval_return: float) -> None:

@@ -45,6 +45,7 @@ class StatisticsWarnings:
         batch: Batch,
         finished: FinishedEvaluation | None,
         target_return: float = math.inf,
+        has_raced: bool = False,
     ) -> None:
         """Check a generation.
 
@@ -54,6 +55,7 @@ class StatisticsWarnings:
             batch: Its results.
             finished: The evaluation that was reported with it, if any.
             target_return: Noise-free return at which the training ends.
+            has_raced: Whether the training's settings are a recipe's, which raced against others.
         """
         if generation == 1:
             self._first_lengths = (
@@ -66,7 +68,7 @@ class StatisticsWarnings:
         self._check_equal_returns(training, generation, batch, finished)
         if finished is not None:
             self._check_unbeaten(training, finished)
-        self._check_course(training, generation, batch, finished, target_return)
+        self._check_course(training, generation, batch, finished, target_return, has_raced)
 
     def _check_finite(self, training: Training, generation: int, batch: Batch) -> None:
         """Check returns and observations, except after a penalty, which has its own warning."""
@@ -150,6 +152,7 @@ class StatisticsWarnings:
         batch: Batch,
         finished: FinishedEvaluation | None,
         target_return: float,
+        has_raced: bool,
     ) -> None:
         """Check that returns rise: since the start, and towards the target."""
         counters = training.counters
@@ -173,10 +176,10 @@ class StatisticsWarnings:
         self._say(
             "flat",
             f"returns have not risen for a third of the budget, up to generation {generation}: {began}. "
-            f"{self._what_to_try(training, batch)}",
+            f"{self._what_to_try(training, batch, has_raced)}",
         )
 
-    def _what_to_try(self, training: Training, batch: Batch) -> str:
+    def _what_to_try(self, training: Training, batch: Batch, has_raced: bool) -> str:
         """Return advice for returns that do not rise."""
         per = batch.per_candidate
         shortest, limit = int(batch.lengths.min()) // per, training.episode_limit
@@ -194,7 +197,8 @@ class StatisticsWarnings:
             )
         exploring = _exploring(training)
         more = f"{exploring[0].upper()}{exploring[1:]}or try" if exploring else "Try"
-        return f"{more} preset='auto', which races recipes, another policy, or a sigma three times larger or smaller"
+        race = "" if has_raced else " preset='auto', which races recipes,"
+        return f"{more}{race} another policy, or a sigma three times larger or smaller"
 
     def _check_unbeaten(self, training: Training, finished: FinishedEvaluation) -> None:
         self._unbeaten = self._unbeaten + 1 if _is_unbeaten(training, finished) else 0

@@ -67,7 +67,12 @@ UNBEATEN = generation([[0.0, 1.0], [1.0, -1.0]], [2.0])
 
 
 def warnings_of(
-    batches: list[Played], words: str = "no candidate", first: int = 1, target: float = math.inf, **settings: Any
+    batches: list[Played],
+    words: str = "no candidate",
+    first: int = 1,
+    target: float = math.inf,
+    has_raced: bool = False,
+    **settings: Any,
 ) -> list[str]:
     """Warnings with these words. first: number of the first generation. A generation makes one step of the budget."""
     odd, model = StatisticsWarnings(), model_with(**settings)
@@ -75,7 +80,7 @@ def warnings_of(
         for number, (batch, told) in enumerate(batches, first):
             told = told and told._replace(pending=told.pending._replace(generation=number - 1))
             model.counters = model.counters._replace(num_timesteps=number)
-            odd.check(model, number, batch, told, target)
+            odd.check(model, number, batch, told, target, has_raced)
     return [message for message in messages if words in message]
 
 
@@ -354,6 +359,8 @@ def test_returns_that_never_rise_are_told_after_a_third_of_the_budget() -> None:
     assert re.search(r"evaluations are at (5|5\.00\d|4\.99\d), as at the start", message)
     assert "preset='auto'" in message
     assert len(course(lambda progress: -3.0 * progress)) == 1, "returns that fall do not rise"
+    (message,) = course(lambda progress: 5.0, has_raced=True)
+    assert "auto" not in message
 
 
 RISES = {
