@@ -53,6 +53,7 @@ class ConsoleLog(Callback):
         self.lines, self._written_at, self._trials = 0, -math.inf, False
         self._failed_confirmations = 0
         self._is_new = self._is_timed = False
+        self._racing = 0  # recipes that are to race, before a few candidates have shown how many the budget allows
         self._waiting: Record | None = None  # of the last generation without a row
 
     def on_start(self, model: Model, total_timesteps: int) -> None:
@@ -62,6 +63,7 @@ class ConsoleLog(Callback):
         if self._is_new:
             self._write(task_line(model))
         if model.selection.is_new_race:
+            self._racing = len(model.selection.trials)
             self._write(race_line(model))
         if model.training.cuts_endless_episodes:
             self._write(limit_line(model))
@@ -74,6 +76,9 @@ class ConsoleLog(Callback):
             return
         if self._is_new:
             self._is_new = False
+            names = [trial.recipe for trial in model.selection.trials]
+            if len(names) < self._racing:
+                self._write(f"the budget is large enough for {len(names)} of them: {', '.join(names)}")
             for line in first_lines(model, record):
                 self._write(line)
         before = self._waiting
