@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,19 @@ from fastes.errors import check_int, shown, suggest
 
 _REAL = (int, float, np.integer, np.floating)
 _KEY = "setting"  # of a field's metadata
+
+
+class Range(NamedTuple):
+    """The numbers from which a tuner draws; whole ones if both ends are.
+
+    Attributes:
+        low, high: Inclusive ends.
+        log: Whether equal factors are equally likely, not equal differences.
+    """
+
+    low: float
+    high: float
+    log: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +42,7 @@ class Described:
         schedule: The numbers that its schedules may have (see `fastes.es.schedules.scheduled`); None if it takes no schedule.
         gain: The tasks on which a preset or a study gains by it, with the value if one gains; '' if none does yet.
         tuning: Whether a tuner may vary it. Budgets, evaluation, memory and faults change no learning.
+        tried: The values that `fastes tune` and RL Zoo's search try; None: they vary it not by itself (settings/search_space.py).
         first: Whether it is one of the few that matter first.
         fixed: Whether it cannot change when a training is loaded.
         missing: `missing(name)` returns what stands for a function or class of the user's, which no file can hold, until it is
@@ -47,6 +61,7 @@ class Described:
     schedule: Any = None
     gain: str = ""
     tuning: bool = True
+    tried: Range | tuple[Any, ...] | None = None
     first: bool = False
     fixed: bool = False
     flag: tuple[str, Callable[[int], Any]] | None = None

@@ -10,7 +10,7 @@ from fastes.errors import check_int, suggest
 from fastes.es.fitness_shaping import SHAPINGS, ShapingFunction, checked_shaping, missing_shaping, rule_of
 from fastes.es.optimizers import OPTIMIZERS, MissingOptimizer, OptimizerFactory, checked_optimizer
 from fastes.es.schedules import POSITIVE, ScheduleSetting, scheduled
-from fastes.setting_fields import checked_fields, setting
+from fastes.setting_fields import Range, checked_fields, setting
 
 ADAPTATIONS = ("none", "scalar", "per_parameter")
 _SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-30, 1e30  # of those that adapt: floor and ceiling are then ordinary float32 numbers
@@ -38,6 +38,7 @@ class Hyperparameters:
         check=_population_size,
         gain="Swimmer-v5, HalfCheetah-v5, Hopper-v5",
         first=True,
+        tried=Range(8, 128, log=True),
     )
     sigma: ScheduleSetting = setting(
         0.05,
@@ -46,6 +47,7 @@ class Hyperparameters:
         **scheduled(POSITIVE),
         gain="Swimmer-v5",
         first=True,
+        tried=Range(0.01, 1.0, log=True),
     )
     sigma_adaptation: str = setting(
         "none",
@@ -54,6 +56,7 @@ class Hyperparameters:
         choices=ADAPTATIONS,
         gain="per_parameter, with clipup: Walker2d-v5, BipedalWalker-v3, HumanoidStandup-v5",
         fixed=True,
+        tried=("none", "per_parameter"),
     )
     sigma_learning_rate: float = setting(
         0.1,
@@ -69,6 +72,7 @@ class Hyperparameters:
         **scheduled(POSITIVE),
         gain="Swimmer-v5, HalfCheetah-v5",
         first=True,
+        tried=Range(0.003, 1.0, log=True),
     )
     optimizer: str | OptimizerFactory = setting(
         "adam",
@@ -80,6 +84,7 @@ class Hyperparameters:
         gain="sgd: HalfCheetah-v5; adam: LunarLander-v3; clipup: Walker2d-v5, BipedalWalker-v3, HumanoidStandup-v5",
         first=True,
         fixed=True,
+        tried=OPTIMIZERS,
     )
     momentum: float = setting(
         0.9,
@@ -107,6 +112,7 @@ class Hyperparameters:
         missing=lambda _: missing_shaping,
         gain="standardized: HalfCheetah-v5; centered_ranks: LunarLander-v3; signed_ranks: Reacher-v5; nes: none yet",
         first=True,
+        tried=SHAPINGS,
     )
     top_fraction: float = setting(
         1.0,
@@ -115,6 +121,7 @@ class Hyperparameters:
         above=0.0,
         high=1.0,
         gain="HalfCheetah-v5",
+        tried=Range(0.1, 1.0),
     )
     perturbed_fraction: float = setting(
         1.0,

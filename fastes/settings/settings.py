@@ -12,7 +12,7 @@ from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, Whole, count_at, sc
 from fastes.policies.obs_columns import ALL, checked_columns
 from fastes.policies.policy_keywords import KEYS, POLICIES, plain_policy_kwargs
 from fastes.rollout.episode import STEP_GUARD
-from fastes.setting_fields import checked_number, described, plain, setting
+from fastes.setting_fields import Range, checked_number, described, plain, setting
 from fastes.settings.foreign_names import answer
 
 ENV_ERRORS = ("stop", "penalise")
@@ -143,6 +143,7 @@ class Settings(Hyperparameters):
         **scheduled(Whole(1, 2**62, "1_4")),
         gain="InvertedDoublePendulum-v5, LunarLander-v3",
         first=True,
+        tried=Range(1, 4),
     )
     eval_episodes: int = setting(1, "noise-free episodes of theta per evaluation", "episodes", low=1, tuning=False)
     eval_every: int = setting(1, "generations from one evaluation of theta to the next", "episodes", low=1, tuning=False)
@@ -169,7 +170,10 @@ class Settings(Hyperparameters):
         low=0.0,
     )
     sample_actions: bool = setting(
-        False, "draw training actions from the policy's distribution (Discrete, MultiDiscrete, MultiBinary)", "episodes"
+        False,
+        "draw training actions from the policy's distribution (Discrete, MultiDiscrete, MultiBinary)",
+        "episodes",
+        tried=(False, True),
     )
     alive_bonus: ScheduleSetting = setting(
         0.0,
@@ -192,6 +196,7 @@ class Settings(Hyperparameters):
         "episodes",
         choices=EPISODE_CAPS,
         gain="grow: HalfCheetah-v5, Ant-v5, Reacher-v5; mean, share: none yet",
+        tried=("none", "grow"),
     )
     episode_cap_start: int = setting(
         1000,
@@ -199,6 +204,7 @@ class Settings(Hyperparameters):
         "episodes",
         low=1,
         gain="HalfCheetah-v5",
+        tried=Range(50, 1000, log=True),
     )
     episode_cap_factor: float = setting(
         2.0,
@@ -244,6 +250,7 @@ class Settings(Hyperparameters):
         "observations",
         gain="InvertedDoublePendulum-v5",
         first=True,
+        tried=(True, False),
     )
     obs_warmup: bool = setting(
         False,
@@ -265,6 +272,7 @@ class Settings(Hyperparameters):
         "observations",
         above=0.0,
         gain="Ant-v5, InvertedDoublePendulum-v5",
+        tried=Range(3.0, 30.0, log=True),
     )
     obs_std_floor: float = setting(
         0.01,

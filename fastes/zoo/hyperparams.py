@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastes.settings.preset_loader import DEFAULT, GENERAL, all_presets, load_preset
+from fastes.settings.search_space import SearchSpace
 from fastes.settings.settings import Settings
 
 N_ENVS = 8
@@ -34,44 +35,14 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
-    "linear": ("LinearPolicy", {}),
-    "tiny": ("MlpPolicy", {"net_arch": [16, 16]}),
-    "small": ("MlpPolicy", {"net_arch": [32, 32]}),
-    "medium": ("MlpPolicy", {"net_arch": [64, 64]}),
-}
-# OpenAI-ES and ARS: both steps need their own learning rates, which one range covers
-METHODS: dict[str, dict[str, Any]] = {
-    "openai_es": {"shaping": "centered_ranks", "optimizer": "adam", "momentum": 0.9},
-    "ars": {"shaping": "standardized", "optimizer": "sgd", "momentum": 0.0},
-}
+_SPACE = SearchSpace()  # of an environment of which only the Zoo knows the spaces
 
 
 def sample(trial: Any, n_actions: int, n_envs: int, additional_args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
     """Draw the settings of a trial, with the Zoo's signature of a sampler. trial: optuna.Trial."""
-    return convert({"method": trial.suggest_categorical("method", list(METHODS)), **draw_common(trial)})
-
-
-def draw_common(trial: Any) -> dict[str, Any]:
-    """Draw the settings that all methods have. benchmarks/learning/tune.py uses it, too."""
-    return {
-        "network": trial.suggest_categorical("network", list(NETWORKS)),
-        "population_size_pow": trial.suggest_int("population_size_pow", 3, 7),
-        "top_fraction": trial.suggest_float("top_fraction", 0.1, 1.0),
-        "sigma": trial.suggest_float("sigma", 0.01, 1.0, log=True),
-        "learning_rate": trial.suggest_float("learning_rate", 0.003, 0.5, log=True),
-    }
+    return convert(_SPACE.draw(trial))
 
 
 def convert(drawn: dict[str, Any]) -> dict[str, Any]:
-    """Make settings of the values that a study has stored for a trial, with or without a method."""
-    settings = dict(drawn)
-    method = METHODS[settings.pop("method")] if "method" in settings else {}
-    policy, policy_kwargs = NETWORKS[settings.pop("network")]
-    return {
-        "policy": policy,
-        "policy_kwargs": dict(policy_kwargs),
-        "population_size": 2 ** settings.pop("population_size_pow"),
-        **method,
-        **settings,
-    }
+    """Make settings of the values that a study has stored for a trial."""
+    return _SPACE.settings_of(drawn)
