@@ -78,6 +78,7 @@ from fastes.training.record import Record
 from fastes.training.selection import Selection, Trial, trial_seed
 from fastes.training.trainer import Trainer, trainings_of
 from fastes.training.training import Training
+from fastes.tuning.tune import Tuned, tune
 
 CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
 _Agent = TypeVar("_Agent", bound="Agent")
@@ -463,6 +464,74 @@ class Agent:
             OSError: If the file cannot be read.
         """
         return cls(**arguments_from(path, env, changes))
+
+    @classmethod
+    def tune(
+        cls,
+        env: EnvArgument,
+        policy: str | CustomPolicy | None = None,
+        *,
+        n_trials: int | None = None,
+        max_minutes: float | None = None,
+        study: str | os.PathLike[str] | None = None,
+        seed: int = 0,
+        n_seeds: int = 3,
+        sampler: Any = "tpe",
+        pruner: Any = "median",
+        parallel: int = 4,
+        episodes: int = 10,
+        n_workers: int | None = None,
+        cluster: str | None = None,
+        env_kwargs: Mapping[str, Any] | None = None,
+        verbose: int = 1,
+        **settings: Unpack[SettingsDict],
+    ) -> Tuned:
+        """Search for settings with Optuna (extra `tune`), beginning with the known good ones.
+
+        The same call with the same `study` resumes after a kill or Ctrl-C: trials that are finished stay, others run again.
+
+        Args:
+            env, policy, n_workers, cluster, env_kwargs: As of the constructor.
+            n_trials: Candidates in all, earlier ones included; None for 40, or as many as max_minutes allow.
+            max_minutes: No batch of candidates begins that would exceed them; None for no limit.
+            study: Optuna's journal file; preset, table and plots get its name. None for a study in memory, without files.
+            seed: The first seed that candidates are trained with; everything follows from it.
+            n_seeds: Trainings of each candidate, with successive seeds.
+            sampler: 'tpe', 'random', or an Optuna sampler.
+            pruner: 'median', 'halving', 'hyperband', 'none', or an Optuna pruner. It hears of each candidate's mean return
+                after 1, 2 and 4 eighths of its budget.
+            parallel: Candidates of a batch, which train side by side. It changes what is drawn; n_workers does not.
+            episodes: Noise-free episodes of an evaluation.
+            verbose: 0 prints nothing.
+            settings: Settings that all candidates keep. total_timesteps is the budget of each training; without it that of the
+                environment's preset, or 200,000.
+
+        Returns:
+            The best settings, and their score on seeds that no choice was made on.
+
+        Raises:
+            ImportError: Without Optuna.
+            ValueError: For arguments that cannot work, and a study of another search.
+            FolderInUse: If another process works on the study.
+        """
+        arguments = {"n_workers": n_workers, "cluster": cluster, "env_kwargs": env_kwargs}
+        return tune(
+            cls,
+            env,
+            policy,
+            n_trials=n_trials,
+            max_minutes=max_minutes,
+            study=study,
+            seed=seed,
+            n_seeds=n_seeds,
+            sampler=sampler,
+            pruner=pruner,
+            parallel=parallel,
+            episodes=episodes,
+            verbose=verbose,
+            arguments=arguments,
+            fixed=dict(settings),
+        )
 
     @classmethod
     def from_copied(cls: type[_Agent], copied: Copied) -> _Agent:

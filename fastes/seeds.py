@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import reprlib
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from fastes.agent import CallbackArgument
 from fastes.envs.source import EnvArgument
 from fastes.errors import check_int, check_seed
 from fastes.model import FastES
+from fastes.models.one_pool import check_shared, one_pool
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.progress_bar import SeedsBar
 from fastes.system.console import output_lasts
-from fastes.training.evaluator import Shared
 
 MOST_SEEDS = 1000
 
@@ -77,19 +76,11 @@ def make_models(make: Callable[[int], FastES], seeds: int | Iterable[int]) -> li
     first, *others = check_seeds(seeds)
     model = make(first)
     try:
-        _check_shared(model)
+        check_shared(model.source)
         return [model, *map(model.with_seed, others)]
     except BaseException:
         model.close()
         raise
-
-
-def _check_shared(model: FastES) -> None:
-    if model.source.vector_env is not None:
-        raise ValueError(
-            f"{model.source.vector_env} cannot be shared by several trainings: pass the environment's id, or a "
-            "function that builds one, as env"
-        )
 
 
 def check_seeds(seeds: int | Iterable[int]) -> list[int]:
@@ -102,22 +93,6 @@ def check_seeds(seeds: int | Iterable[int]) -> list[int]:
     if not 0 < len(found) <= MOST_SEEDS or len(set(found)) < len(found):
         raise ValueError(f"seeds = {reprlib.repr(found)}: expected 1 to {MOST_SEEDS} different ones")
     return found
-
-
-@contextlib.contextmanager
-def one_pool(models: Sequence[FastES]) -> Iterator[None]:
-    """Let the models share the pool of the first one within the block."""
-    needs = tuple(each for model in models for each in model.evaluator.needs())
-    pool, first = models[0].pool, 0
-    try:
-        for model in models:
-            model.evaluator.share(pool, Shared(first, needs))
-            first += len(model.selection.trials)
-        yield
-    finally:
-        for model in models:
-            model.evaluator.unshare()
-        pool.close()
 
 
 def train_together(models: Sequence[FastES], learn: Callable[[FastES], Coroutine[Any, Any, bool]]) -> None:

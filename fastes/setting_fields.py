@@ -42,7 +42,7 @@ class Described:
         schedule: The numbers that its schedules may have (see `fastes.es.schedules.scheduled`); None if it takes no schedule.
         gain: The tasks on which a preset or a study gains by it, with the value if one gains; '' if none does yet.
         tuning: Whether a tuner may vary it. Budgets, evaluation, memory and faults change no learning.
-        tried: The values that `fastes tune` and RL Zoo's search try; None: they vary it not by itself (settings/search_space.py).
+        tried: The values that `fastes tune` and RL Zoo's search try (see settings/search_space.py); None for none.
         first: Whether it is one of the few that matter first.
         fixed: Whether it cannot change when a training is loaded.
         missing: `missing(name)` returns what stands for a function or class of the user's, which no file can hold, until it is

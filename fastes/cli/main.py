@@ -1,4 +1,4 @@
-"""The command line: fastes train, play, eval, plot, replay, check-env, doctor."""
+"""The command line: fastes train, tune, play, eval, plot, replay, check-env, doctor."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from fastes.cli.plot import add_plot, run_plot
 from fastes.cli.replay import add_replay, run_replay
 from fastes.cli.stop_on_signal import INTERRUPTED
 from fastes.cli.train import add_train, run_train
+from fastes.cli.tune import add_tune, run_tune
 from fastes.errors import FastESError, frame_outside
 from fastes.system.console import fill_standard_descriptors, fitted, let_go, output_is_the_result, output_lasts, say
 from fastes.system.interrupts import Terminated
 
 _COMMANDS = {
     "train": run_train,
+    "tune": run_tune,
     "eval": run_eval,
     "play": run_play,
     "plot": run_plot,
@@ -58,7 +60,7 @@ def _run(argv: Sequence[str] | None) -> int:
             arguments = build_parser().parse_args(argv)
         arguments.typed = sys.argv[1:] if argv is None else list(argv)  # for messages that say what to type instead
         find_modules_here(arguments.env, *getattr(arguments, "wrapper", []))
-        with contextlib.nullcontext() if arguments.command == "train" else output_is_the_result():
+        with contextlib.nullcontext() if arguments.command in ("train", "tune") else output_is_the_result():
             return _COMMANDS[arguments.command](arguments)
     except KeyboardInterrupt:
         say("\nstopped at once", file=sys.stderr)
@@ -68,7 +70,7 @@ def _run(argv: Sequence[str] | None) -> int:
     except (ValueError, TypeError) as error:
         say(f"fastes: error: {error}", file=sys.stderr)
         return 2
-    except (FastESError, OSError, MemoryError) as error:
+    except (FastESError, OSError, MemoryError, ImportError) as error:
         say(f"fastes: error: {error}", file=sys.stderr)
         return 1
 
@@ -95,6 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"fastes {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     add_train(commands)
+    add_tune(commands)
     add_eval(commands)
     add_play(commands)
     add_plot(commands)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -17,11 +17,16 @@ _METAVARS = {"str | Filters": "NAME|JSON"}
 _EXAMPLE = """'{"alive_bonus": [0, 1]}', in quotes for the shell"""
 
 
-def add_settings(parser: Any) -> None:
-    """Add the flags. Their help shows the defaults of an environment without a preset, and those with a network."""
+def add_settings(parser: Any, without: Collection[str] = ()) -> None:
+    """Add the flags. Their help shows the defaults of an environment without a preset, and those with a network.
+
+    Args:
+        parser: Gets them.
+        without: Settings without a flag.
+    """
     general = load_preset(GENERAL)
     groups: dict[str, Any] = {}
-    for item in grouped_fields():
+    for item in (each for each in grouped_fields() if each.name not in without):
         group = described(item).group
         if group not in groups:
             groups[group] = parser.add_argument_group(group)

@@ -47,6 +47,7 @@ from fastes.errors import FastESError, WorkerError, check_int
 from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
 from fastes.model import FastES
 from fastes.models.arguments import checked_minutes, env_kwargs_of, read_settings
+from fastes.models.one_pool import one_pool
 from fastes.policies.obs_columns import ALL
 from fastes.policies.policy_keywords import KEYS
 from fastes.pools.pool import run_to_end, side_by_side
@@ -55,7 +56,7 @@ from fastes.reports.console_log import ConsoleLog
 from fastes.reports.monitor_files import EVALUATIONS, MONITOR
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
 from fastes.runs.run_folder import RunFolder, new_run_folder
-from fastes.seeds import MOST_SEEDS, make_models, one_pool
+from fastes.seeds import MOST_SEEDS, make_models
 from fastes.settings.preset_loader import no_preset_note
 from fastes.settings.settings import COUNTED, SCHEDULES
 from fastes.system.console import say
@@ -133,7 +134,7 @@ def _add_start(train: Any) -> None:
     add_cluster(train)
     train.add_argument(
         "--preset",
-        help="whose settings to start from: an environment id, general, default, paper, ars; auto races recipes",
+        help="settings to start from: an id, general, default, paper, ars or a file of fastes tune; auto races recipes",
     )
     train.add_argument(
         "--config",

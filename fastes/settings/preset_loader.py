@@ -8,13 +8,15 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from fastes.errors import check_name, suggest, warn_user
 from fastes.policies.policy_keywords import HIDDEN_KEYS, on_top_of
 from fastes.settings import population_scale
-from fastes.settings.settings import Settings
+from fastes.settings.settings import Settings, setting_names
+from fastes.system.near_paths import what_is_beside
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -27,6 +29,7 @@ DEFAULT = "default"  # what each setting has by itself
 GENERAL = "general"  # the preset of environments that have none of their own
 NO_SETTINGS = ("source", "made_for", "race")  # keys of a preset beside its settings
 GAMES = "atari"  # the preset of games that have none of their own
+FILE = ".toml"  # the end of a preset's name that is a path
 _GAME = re.compile(r"ALE/[A-Za-z0-9]+-v5")  # no memory, which is ALE/<Game>-ram-v5
 _FAR = 4  # times the preset's population_size, or that part of it
 
@@ -46,11 +49,44 @@ def all_presets() -> dict[str, dict[str, Any]]:
 
 
 def load_preset(name: str) -> dict[str, Any]:
-    """Return the settings of a preset alone."""
-    presets = all_presets()
-    if name not in presets:
-        raise ValueError(f"unknown preset {name!r}: expected one of {sorted(presets)}{suggest(name, presets)}")
-    return {key: value for key, value in presets[name].items() if key not in NO_SETTINGS}
+    """Return the settings of a preset alone.
+
+    Args:
+        name: One of the package's, or the path of a file that ends in .toml, as `fastes tune` writes it.
+
+    Raises:
+        ValueError: There is no such preset, or the file holds none.
+        TypeError: The file has an unknown setting.
+        OSError: The file cannot be read.
+    """
+    if name.endswith(FILE):
+        table = _table_of(Path(name))
+    else:
+        presets = all_presets()
+        if name not in presets:
+            raise ValueError(f"unknown preset {name!r}: expected one of {sorted(presets)}{suggest(name, presets)}")
+        table = presets[name]
+    return {key: value for key, value in table.items() if key not in NO_SETTINGS}
+
+
+def _table_of(path: Path) -> dict[str, Any]:
+    """Return the only table of a file, whose names are checked."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"preset {path}: there is no such file{what_is_beside(path)}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"preset {path} is no TOML: {error!s:.200}") from error
+    if len(tables) != 1 or not isinstance(table := next(iter(tables.values())), dict):
+        raise ValueError(
+            f"preset {path} has {sorted(tables)}: expected one table with the name of an environment, such as [CartPole-v1]; "
+            "--config FILE, or FastES.from_config, reads a run's config.toml, and a file of several tables"
+        )
+    try:
+        Settings().changed(**dict.fromkeys(table.keys() - {*setting_names(), *NO_SETTINGS}))
+    except TypeError as error:
+        raise TypeError(f"preset {path}: {error}") from None
+    return table
 
 
 def preset_for(env_id: str, changes: Mapping[str, Any] = MappingProxyType({})) -> str:
@@ -103,7 +139,7 @@ def choose_settings(
 
     Args:
         env_name: The environment's id.
-        preset: A preset's name; None for the environment's.
+        preset: A preset's name, or the path of its file; None for the environment's.
         changes: Settings, and population_scale, which scales the preset before they are put on top.
         verbose: 1 prints a line if the environment has no preset.
         fits: Whether the environment is the one that the preset of its name was made for; else it has none.
@@ -119,7 +155,7 @@ def choose_settings(
     if isinstance(given := changes.get("policy_kwargs", {}), Mapping):
         merged["policy_kwargs"] = on_top_of(base.get("policy_kwargs", {}), base.get("policy"), given, merged.get("policy"))
     settings = Settings().changed(**merged)
-    tuned = name not in (DEFAULT, GENERAL) and "race" not in all_presets()[name]
+    tuned = name not in (DEFAULT, GENERAL) and "race" not in all_presets().get(name, {})
     if tuned and "population_size" in changes and "learning_rate" not in changes:
         _warn_of_unscaled_rate(name, base.get("population_size", Settings().population_size), settings)
     return settings

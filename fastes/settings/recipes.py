@@ -56,10 +56,15 @@ def _fits(race: Mapping[str, str] | None, observations: spaces.Space[Any], actio
     if race is None:
         return False
     wants_choices = race.get("actions") == "choices"
-    return race["observations"] == _kind_of(observations) and (isinstance(actions, _CHOICES) or not wants_choices)
+    return race["observations"] == kind_of(observations) and (are_choices(actions) or not wants_choices)
 
 
-def _kind_of(observations: spaces.Space[Any]) -> str:
+def are_choices(actions: spaces.Space[Any]) -> bool:
+    """Return whether actions are Discrete or alike, which a policy may draw."""
+    return isinstance(actions, _CHOICES)
+
+
+def kind_of(observations: spaces.Space[Any]) -> str:
     """Return 'images', or 'images and values' for several parts of which one is an image, or 'values' if none is."""
     if not holds_image(observations):
         return "values"

@@ -12,15 +12,16 @@ from fastes.es.fitness_shaping import rule_of
 from fastes.setting_fields import Range, default_of, described
 from fastes.settings.settings import Settings
 
-IMAGES = "images"  # a policy of NETWORKS that needs an image
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "linear": ("LinearPolicy", {"use_bias": True}),
     "unbiased": ("LinearPolicy", {}),
     "16-16": ("MlpPolicy", {"net_arch": [16, 16]}),
     "32-32": ("MlpPolicy", {"net_arch": [32, 32]}),
     "64-64": ("MlpPolicy", {"net_arch": [64, 64]}),
-    IMAGES: ("CnnPolicy", {}),
+    "cnn": ("CnnPolicy", {}),
+    "several-inputs": ("MultiInputPolicy", {}),
 }
+_OF_KIND = {"images": ["cnn"], "images and values": ["several-inputs"]}  # networks by recipes.kind_of; else all others
 _ENDS = (1.0, 0.2)  # learning rate at the end of the budget over that at its start
 _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the environment's alive bonus that training subtracts
 _PLAIN_MOMENTUM = {"sgd": 0.0}  # as ARS; 0.9 for the other optimisers
@@ -50,13 +51,13 @@ class SearchSpace:
     of the environment's.
 
     Attributes:
-        sees_images: Whether observations are images.
+        kind: The kind of the observations, as `recipes.kind_of` returns it.
         has_choices: Whether actions are Discrete or alike, and may be drawn.
         alive_bonus: The reward per step for being alive that the environment tells of; 0 for none.
         fixed: The user's settings, which no candidate changes.
     """
 
-    sees_images: bool = False
+    kind: str = "values"
     has_choices: bool = False
     alive_bonus: float = 0.0
     fixed: Mapping[str, Any] = field(default_factory=dict)
@@ -78,7 +79,7 @@ class SearchSpace:
         return self._walk(lambda name, tried: _nearest(self._value_in(settings, name), tried))
 
     def settings_of(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings, `fixed` included, that stored parameters stand for. ValueError if they are no Settings."""
+        """Return the settings, `fixed` included, that stored parameters stand for. ValueError if these are refused."""
         found = {name: _rounded(value) for name, value in params.items() if name in _FIELDS}
         if "network" in params:
             policy, policy_kwargs = NETWORKS[params["network"]]
@@ -97,7 +98,7 @@ class SearchSpace:
         return found
 
     def _walk(self, value_of: _Draw) -> dict[str, Any]:
-        """Return a value for each parameter that has an effect beside those before it."""
+        """Return a value for each parameter that has an effect together with those before it."""
         params: dict[str, Any] = {}
 
         def setting(name: str) -> Any:
@@ -118,7 +119,7 @@ class SearchSpace:
         return params
 
     def _effects(self, setting: Callable[[str], Any]) -> dict[str, Callable[[], bool]]:
-        """Return the settings that have an effect, or are allowed, only beside some values of others."""
+        """Return the settings that have an effect, or are allowed, only together with some values of others."""
 
         def compares_pairs() -> bool:
             return not rule_of(setting("shaping")).within_pairs
@@ -136,7 +137,8 @@ class SearchSpace:
         if "policy_kwargs" in self.fixed:
             return []
         wanted = self.fixed.get("policy")
-        fit = [name for name in NETWORKS if (name == IMAGES) == self.sees_images]
+        others = [name for name in NETWORKS if not any(name in names for names in _OF_KIND.values())]
+        fit = _OF_KIND.get(self.kind, others)
         return [name for name in fit if wanted in (None, NETWORKS[name][0])]
 
     def _value_in(self, settings: Settings, name: str) -> Any:

@@ -239,7 +239,7 @@ def test_a_forked_copy_of_trainings_side_by_side_evaluates(tmp_path: Path) -> No
         import os, sys
         from images_for_tests import SETTINGS, Dots
         from fastes import FastES
-        from fastes.seeds import one_pool
+        from fastes.models.one_pool import one_pool
 
         models = [FastES(Dots, n_workers=0, seed=seed, preset="default", **SETTINGS) for seed in (1, 2)]
         expected = models[1].evaluate(1).returns.tolist()

@@ -24,12 +24,12 @@ from uneven import assert_same_results
 from fastes import CheckpointError, CheckpointMismatch, FastES, train_seeds
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.policy_description import describe_policy, spec_from
+from fastes.models.one_pool import one_pool
 from fastes.policies.images import image_in
 from fastes.policies.layers import Append, Convolution, Dense, ImageConvolution, VirtualBatchNorm
 from fastes.policies.named_policies import make_policy_spec
 from fastes.rollout.job import Request
 from fastes.rollout.job_runner import JobRunner
-from fastes.seeds import one_pool
 
 # --- what it is made of ----------------------------------------------------------------------------------------------
 

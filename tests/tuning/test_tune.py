@@ -1,0 +1,275 @@
+"""Risk: tuning on the seeds that are reported, work lost in a kill, a preset that says other settings than were tried."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import environment
+
+from fastes import FastES
+from fastes.cli.main import main
+from fastes.errors import FolderInUse
+from fastes.settings.preset_loader import load_preset, tomllib
+from fastes.settings.recipes import recipes_for
+from fastes.settings.search_space import SearchSpace
+from fastes.settings.settings import Settings
+
+optuna = pytest.importorskip("optuna")
+
+SMALL: dict[str, Any] = {"total_timesteps": 300, "n_seeds": 2, "episodes": 2, "n_workers": 0, "verbose": 0}
+
+
+def tune(folder: Path, n_trials: int, **more: Any) -> Any:
+    return FastES.tune("CartPole-v1", study=folder / "own.journal", n_trials=n_trials, **{**SMALL, **more})
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with open(folder / "own.csv", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def states(folder: Path) -> list[str]:
+    return [row["state"] for row in rows(folder)]
+
+
+def results(folder: Path) -> list[tuple[str, ...]]:
+    """What depends on no process: everything but the time, of the trials that count."""
+    return [
+        tuple(value for key, value in row.items() if key not in ("trial", "seconds")) for row in rows(folder) if row["score"]
+    ]
+
+
+def test_the_preset_has_the_settings_that_were_chosen_and_trains(tmp_path: Path) -> None:
+    tuned = tune(tmp_path, 8)
+    assert tuned.preset == tmp_path / "own.toml"
+    ((name, table),) = tomllib.loads(tuned.preset.read_text(encoding="utf-8")).items()
+    assert name == "CartPole-v1"
+    assert {key: value for key, value in table.items() if key != "source"} == tuned.settings == load_preset(str(tuned.preset))
+    tried = Settings().changed(**tuned.settings)
+    trial = int(table["source"].partition("trial ")[2].split()[0])
+    (row,) = (row for row in rows(tmp_path) if int(row["trial"]) == trial)
+    assert row["state"] == "complete"
+    assert (tried.population_size, tried.optimizer) == (
+        int(row["population_size"]) + int(row["population_size"]) % 2,
+        row["optimizer"],
+    )
+    with FastES("CartPole-v1", preset=str(tuned.preset), n_workers=0, seed=tuned.fresh.seeds[0], target_return="none") as model:
+        assert model.settings == tried.changed(target_return="none")
+        assert model.learn().num_timesteps >= 300
+        assert model.evaluate(20, first_seed=2**30 + 2 * 10**6).mean == tuned.fresh.scores[0], "a reported score is repeatable"
+    command = [
+        "train",
+        "CartPole-v1",
+        "--preset",
+        str(tuned.preset),
+        "--workers",
+        "0",
+        "--quiet",
+        "--runs",
+        str(tmp_path / "r"),
+    ]
+    assert main(command) == 0
+    for file in ("own-history.png", "own-importance.png"):
+        assert (tmp_path / file).read_bytes().startswith(b"\x89PNG")
+
+
+def test_reported_seeds_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every training, with its stage: the fresh ones come last, and share no seed with the others."""
+    seeds: list[int] = []
+    begin = FastES.__init__
+
+    def noted(self: FastES, *arguments: Any, **named: Any) -> None:
+        seeds.append(named["seed"])
+        begin(self, *arguments, **named)
+
+    monkeypatch.setattr(FastES, "__init__", noted)
+    tuned = tune(tmp_path, 6, seed=20)
+    fresh = list(tuned.fresh.seeds)
+    assert len(fresh) == 5
+    first = seeds.index(fresh[0])
+    assert seeds[first : first + 5] == fresh
+    assert set(seeds[first:]) == set(fresh), "nothing is trained after them"
+    assert set(seeds[:first]) == {20, 21, 22, 23}, "two for candidates, two for the play-off"
+    assert tuned.worst == min(tuned.fresh.scores) <= tuned.score
+
+
+def test_fixed_settings_are_kept_in_all_candidates(tmp_path: Path) -> None:
+    tuned = tune(tmp_path, 8, optimizer="adam", policy="LinearPolicy", sigma=0.2, eval_episodes=2)
+    assert {name: tuned.settings[name] for name in ("policy", "sigma", "eval_episodes")} == {
+        "policy": "LinearPolicy",
+        "sigma": 0.2,
+        "eval_episodes": 2,
+    }
+    assert "optimizer" not in tuned.settings, "the default, adam"
+    assert not {"optimizer", "sigma"} & set(rows(tmp_path)[0])
+    assert {row["network"] for row in rows(tmp_path)} <= {"linear", "unbiased"}
+
+
+def test_pruned_candidates_end_early_and_are_not_chosen(tmp_path: Path) -> None:
+    tune(tmp_path, 12, pruner="halving", total_timesteps=2000)
+    pruned = [row for row in rows(tmp_path) if row["state"] == "pruned"]
+    assert pruned
+    assert all(int(row["eighths"]) < 8 for row in pruned)
+    assert all(int(row["eighths"]) == 8 for row in rows(tmp_path) if row["state"] == "complete")
+
+
+SCRIPT = """
+import os, signal, sys
+from fastes import FastES
+from fastes.tuning import candidates
+folder, kill_at = sys.argv[1], int(sys.argv[2])
+train, count = candidates.train_candidates, [0]
+begin = FastES.__init__
+def counted(self, *arguments, **named):
+    count[0] += 1
+    if count[0] == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin(self, *arguments, **named)
+FastES.__init__ = counted
+FastES.tune("CartPole-v1", study=f"{folder}/own.journal", n_trials=8, total_timesteps=300, n_seeds=2, episodes=2, n_workers=0,
+            parallel=2, verbose=0)
+"""
+
+
+def test_a_kill_loses_no_finished_trial(tmp_path: Path) -> None:
+    """Killed while the third batch begins: its trial is marked as failed and done again, and all results are the same."""
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    killed.mkdir(), whole.mkdir()
+    command = [sys.executable, "-c", SCRIPT, str(killed), str(1 + 2 * (2 + 2) + 3)]
+    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert result.returncode == -signal.SIGKILL, result.stderr
+    with open(killed / "own.journal", "ab") as file:
+        file.write(b'{"op_code": 4, "wor')  # half a line, as a kill in the middle of writing leaves it
+    os.symlink("own.journal", killed / "own.journal.lock")  # and Optuna's lock
+    done = _states_in(killed)
+    assert done[:4] == ["COMPLETE"] * 4
+    assert done[4:], "the script was killed before the third batch began"
+    assert set(done[4:]) == {"RUNNING"}
+    tune(killed, 8, parallel=2)
+    tune(whole, 8, parallel=2)
+    assert states(killed)[4 : len(done)] == ["fail"] * len(done[4:])
+    assert results(killed) == results(whole)
+    before = (killed / "own.csv").read_bytes()
+    again = tune(killed, 8, parallel=2)
+    assert (killed / "own.csv").read_bytes() == before, "nothing is left to do"
+    assert again == tune(whole, 8, parallel=2)._replace(preset=again.preset)
+
+
+def _states_in(folder: Path) -> list[str]:
+    content = (folder / "own.journal").read_bytes()
+    copy = folder / "copy.journal"
+    copy.write_bytes(content[: content.rfind(b"\n") + 1])
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(copy)))
+    return [trial.state.name for trial in optuna.load_study(study_name="tune", storage=storage).trials]
+
+
+def test_ctrl_c_leaves_the_best_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    count, begin = [0], FastES.__init__
+
+    def interrupted(self: FastES, *arguments: Any, **named: Any) -> None:
+        count[0] += 1
+        if count[0] == 1 + 4 * 2 + 2:
+            raise KeyboardInterrupt
+        begin(self, *arguments, **named)
+
+    monkeypatch.setattr(FastES, "__init__", interrupted)
+    command = ["tune", "CartPole-v1", "--study", str(tmp_path / "own.journal"), "--trials", "8", "--total-timesteps", "300"]
+    assert main([*command, "--seeds", "2", "--episodes", "2", "--workers", "0"]) == 130
+    assert "no fresh seed was tried" in capsys.readouterr().out
+    assert "median" not in load_preset(str(tmp_path / "own.toml")).get("source", "")
+    monkeypatch.undo()
+    assert tune(tmp_path, 8).trials == 8
+
+
+def test_two_processes_do_not_share_a_study(tmp_path: Path) -> None:
+    from fastes.tuning.study import opened_study
+
+    with opened_study(tmp_path / "own.journal", {}, "tpe", "none", 0), pytest.raises(FolderInUse, match=r"own\.journal"):
+        tune(tmp_path, 1)
+
+
+def test_results_depend_on_the_seed_alone(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("none", "two", "other")]
+    for folder in folders:
+        folder.mkdir()
+    for folder, more in zip(folders, ({}, {"n_workers": 2}, {"seed": 1}), strict=True):
+        tune(folder, 8, **more)
+    none, two, other = map(results, folders)
+    assert none == two
+    assert none != other
+
+
+def test_no_batch_begins_that_the_time_does_not_allow(tmp_path: Path) -> None:
+    assert tune(tmp_path, 100, max_minutes=1e-6).trials == 4, "one batch always"
+
+
+def test_without_a_study_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tuned = FastES.tune("CartPole-v1", n_trials=2, **SMALL)
+    assert tuned.preset is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"n_trials": 0}, "n_trials = 0"),
+        ({"n_seeds": 0}, "n_seeds = 0"),
+        ({"parallel": 0}, "parallel = 0"),
+        ({"max_minutes": 0}, "max_minutes = 0"),
+        ({"sampler": "tpw"}, "sampler = 'tpw': expected one of .* did you mean 'tpe'"),
+        ({"pruner": "medium"}, "pruner = 'medium': expected one of .* did you mean 'median'"),
+        ({"sigma": -1.0}, "sigma = -1.0"),
+        ({"study": "own.toml"}, "the preset gets a name that ends in .toml"),
+    ],
+)
+def test_bad_arguments_are_named(tmp_path: Path, more: dict[str, Any], said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        FastES.tune("CartPole-v1", **{**SMALL, **more})
+
+
+def test_another_search_is_refused(tmp_path: Path) -> None:
+    tune(tmp_path, 1)
+    with pytest.raises(ValueError, match=r"own\.journal is the study of another search, of total_timesteps 300 \(now 400\)"):
+        tune(tmp_path, 1, total_timesteps=400)
+
+
+def test_another_file_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "own.journal").write_text("a letter")
+    with pytest.raises(ValueError, match=r"own\.journal is no study"):
+        tune(tmp_path, 1)
+    assert (tmp_path / "own.journal").read_text() == "a letter"
+
+
+@pytest.mark.parametrize(("budget", "said"), [("2", "no time"), ("0s", "no time"), ("2 days", "no time")])
+def test_a_wrong_budget_is_named(budget: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["tune", "CartPole-v1", "--budget", budget])
+    assert said in capsys.readouterr().err
+
+
+def test_recipes_are_in_the_space_exactly() -> None:
+    """Otherwise the sampler would learn from other settings than were tried."""
+    with FastES("CartPole-v1", n_workers=0) as model:
+        spaces = model.observation_space, model.action_space
+    space = SearchSpace(has_choices=True)
+    for name, settings in recipes_for(*spaces, {"trials": 6, "rungs": 1}):
+        plain = settings.changed(trials=1, rungs=1, trials_fraction=Settings().trials_fraction)
+        assert Settings().changed(**space.settings_of(space.params_of(plain))) == plain, name
+
+
+def test_every_draw_is_a_setting() -> None:
+    for space in (SearchSpace(has_choices=True, alive_bonus=1.0), SearchSpace("images"), SearchSpace(fixed={"shaping": "nes"})):
+        study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+        for _ in range(200):
+            trial = study.ask()
+            drawn = space.draw(trial)
+            assert drawn == trial.params
+            space.settings_of(drawn)
