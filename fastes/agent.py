@@ -451,7 +451,7 @@ class Agent:
 
     @classmethod
     def from_config(cls: type[_Agent], path: str | os.PathLike[str], env: Any = None, **changes: Any) -> _Agent:
-        """Make a model with the settings of a file: a run folder's config.toml, or the best.toml of a search.
+        """Make a model with the settings of a file: a run folder's config.toml, or the preset file of `fastes tune`.
 
         Args:
             path: The file, or a run folder. A run's environment arguments, wrappers and seed are taken, too; modules of

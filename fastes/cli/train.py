@@ -124,7 +124,7 @@ def _add_start(train: Any) -> None:
         "--max-minutes",
         type=float,
         metavar="M",
-        help="end after the generation that runs then; --resume goes on",
+        help="end after the generation that runs then",
     )
     train.add_argument("--seed", type=int, help="int >= 0; everything follows from it (default: drawn and recorded)")
     train.add_argument(
@@ -134,13 +134,13 @@ def _add_start(train: Any) -> None:
     add_cluster(train)
     train.add_argument(
         "--preset",
-        help="settings to start from: an id, general, default, paper, ars or a file of fastes tune; auto races recipes",
+        help="start: an id, general, default, paper, ars or a .toml file; auto races recipes",
     )
     train.add_argument(
         "--config",
         type=Path,
         metavar="FILE",
-        help="settings of a run, its folder or config.toml (with its environment and seed), or of a best.toml; flags win",
+        help="settings of a run, its folder or config.toml (with its environment and seed), or a preset's file; flags win",
     )
     add_env_kwargs(train)
     add_wrapper(train)

@@ -104,7 +104,7 @@ def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str,
     population_scale, in the file or among the changes, scales the file's settings.
 
     Args:
-        path: A run folder's config.toml, that folder, or the best.toml of a search.
+        path: A run folder's config.toml, that folder, or the preset file of `fastes tune`.
         env: Another environment than the file's; None for that.
         changes: Arguments in place of the file's.
     """
