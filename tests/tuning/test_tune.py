@@ -148,7 +148,7 @@ def test_a_kill_loses_no_finished_trial(tmp_path: Path) -> None:
     with open(killed / "own.journal", "ab") as file:
         file.write(b'{"op_code": 4, "wor')  # half a line, as a kill in the middle of writing leaves it
     os.symlink("own.journal", killed / "own.journal.lock")  # and Optuna's lock
-    done = _states_in(killed)
+    done = [trial.state.name for trial in _trials_in(killed)]
     assert done[:4] == ["COMPLETE"] * 4
     assert done[4:], "the script was killed before the third batch began"
     assert set(done[4:]) == {"RUNNING"}
@@ -156,18 +156,20 @@ def test_a_kill_loses_no_finished_trial(tmp_path: Path) -> None:
     tune(whole, 8, parallel=2)
     assert states(killed)[4 : len(done)] == ["fail"] * len(done[4:])
     assert results(killed) == results(whole)
+    again_of = [trial.user_attrs.get("retry_of") for trial in _trials_in(killed)]
+    assert again_of[len(done) : 2 * len(done) - 4] == list(range(4, len(done)))
     before = (killed / "own.csv").read_bytes()
     again = tune(killed, 8, parallel=2)
     assert (killed / "own.csv").read_bytes() == before, "nothing is left to do"
     assert again == tune(whole, 8, parallel=2)._replace(preset=again.preset)
 
 
-def _states_in(folder: Path) -> list[str]:
+def _trials_in(folder: Path) -> list[Any]:
     content = (folder / "own.journal").read_bytes()
     copy = folder / "copy.journal"
     copy.write_bytes(content[: content.rfind(b"\n") + 1])
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(copy)))
-    return [trial.state.name for trial in optuna.load_study(study_name="tune", storage=storage).trials]
+    return list(optuna.load_study(study_name="tune", storage=storage).trials)
 
 
 def test_ctrl_c_leaves_the_best_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
