@@ -18,6 +18,7 @@ from fastes.system.atomic_files import write_bytes, write_text
 if TYPE_CHECKING:
     import optuna
 
+_SHOWN = 5.0  # times the distance from the median to the best, the range that the history shows
 _OF_A_SEARCH = ("target_return", "eval_every")  # settings of candidates alone
 
 
@@ -61,7 +62,11 @@ def write_plots(history: Path, importance: Path, study: optuna.Study) -> list[Pa
     except ImportError:
         return []
     with contextlib.suppress(ValueError, RuntimeError), _figure(plt, history):
-        plots.plot_optimization_history(study, target_name="mean noise-free return")
+        axes = plots.plot_optimization_history(study, target_name="mean noise-free return")
+        values = sorted(trial.value for trial in study.get_trials(deepcopy=False) if trial.value is not None)
+        middle, best = values[len(values) // 2], values[-1]
+        if (lowest := best - _SHOWN * (best - middle)) > values[0]:  # one that failed would press all others together
+            axes.set_ylim(lowest, best + 0.1 * (best - lowest))
     with contextlib.suppress(ValueError, RuntimeError), _figure(plt, importance):
         plots.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
     return [path for path in (history, importance) if path.exists()]

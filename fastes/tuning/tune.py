@@ -4,7 +4,8 @@ Three stages, with seeds of their own, which follow each other from the search's
 
 1. Candidates are drawn by Optuna, the first ones are known good settings. Each is trained with `n_seeds` seeds, and pruned at
    rungs by its mean return. `parallel` of them train side by side.
-2. The FINALISTS best are trained again with as many new seeds. The best mean over both stages wins.
+2. The FINALISTS best, and the best of the known good settings, are trained again with PLAY_OFF times as many new seeds. The
+   best mean of these wins: the best of many on a few seeds owes much of its score to them.
 3. The winner, and what would be used without a search, are trained with REPORT_SEEDS seeds that decided nothing.
 """
 
@@ -36,7 +37,8 @@ from fastes.tuning.candidates import FIRST_EPISODE, Candidate, Learner, train_ca
 from fastes.tuning.results import preset_values, write_plots, write_preset, write_table
 from fastes.tuning.study import PRUNERS, RUNGS, SAMPLERS, Study, check_name_of, import_optuna, opened_study
 
-FINALISTS, REPORT_SEEDS, REPORT_EPISODES = 3, 5, 20
+FINALISTS, REPORT_SEEDS, REPORT_EPISODES = 5, 5, 20
+PLAY_OFF = 2  # times n_seeds: the seeds of each finalist
 TRIALS = 40  # if neither a number nor a time was given
 TIMESTEPS = 200_000  # of each training in an environment without a preset
 _MOST_REFUSED = 50  # candidates in a row that cannot be settings
@@ -280,7 +282,7 @@ def _search_candidates(search: _Search, study: Study, most: int, ends_at: float)
     """Run batches of candidates until there are enough, or no time is left for another and the last stages."""
     per_training, longest = 0.0, 0.0
     while (count := len(study.finished)) < most:
-        last = (FINALISTS * search.n_seeds + 2 * REPORT_SEEDS) * per_training
+        last = ((FINALISTS + 1) * PLAY_OFF * search.n_seeds + 2 * REPORT_SEEDS) * per_training
         if longest and time.monotonic() + longest + last > ends_at:
             search.tell(f"the time is up after {count} candidates")
             break
@@ -351,12 +353,13 @@ def _tell_of(search: _Search, study: Study, candidate: Candidate, trial: Any, mo
 def _result(search: _Search, study: Study, path: Path | None) -> Tuned:
     """Play the best off against each other, and train the winner with fresh seeds. Stages that are done are read."""
     finalists = study.complete[:FINALISTS]
+    finalists += [each for each in study.complete[FINALISTS:] if "start" in each.user_attrs and not _has_start(finalists)][:1]
     if not finalists:
         raise ValueError("no candidate reached the end of its training with finite returns: nothing can be chosen")
     winner = _play_off(search, study, finalists)
     settings = search.settings_of(winner)
     usual = search.starts[search.usual]
-    seeds = search.seeds(2, REPORT_SEEDS)
+    seeds = search.seeds(1 + PLAY_OFF, REPORT_SEEDS)
     key = f"fresh of trial {winner.number}"
     scores = study.study.user_attrs.get(key)
     if scores is None:
@@ -376,21 +379,24 @@ def _result(search: _Search, study: Study, path: Path | None) -> Tuned:
     return tuned
 
 
+def _has_start(trials: Sequence[Any]) -> bool:
+    return any("start" in each.user_attrs for each in trials)
+
+
 def _play_off(search: _Search, study: Study, finalists: Sequence[Any]) -> Any:
-    """Return the trial with the best mean over the seeds of the search and as many new ones."""
+    """Return the trial with the best mean over new seeds, of equal ones the better one in the search."""
     if len(finalists) == 1:
         return finalists[0]
     key = "play-off of " + ", ".join(str(trial.number) for trial in finalists)
     means = study.study.user_attrs.get(key)
     if means is None:
         search.tell(f"play-off of trials {', '.join(str(trial.number) for trial in finalists)} with new seeds")
-        seeds = search.seeds(1, search.n_seeds)
+        seeds = search.seeds(1, PLAY_OFF * search.n_seeds)
         again = [search.candidate(trial.number, search.settings_of(trial), seeds) for trial in finalists]
         train_candidates(again, search.timesteps, search.episodes, FIRST_EPISODE + _ROUND, RUNGS[-1:])
         means = [each.score for each in again]
         study.study.set_user_attr(key, means)
-    scores = [trial.value + mean for trial, mean in zip(finalists, means, strict=True)]
-    return finalists[scores.index(max(scores))]
+    return finalists[means.index(max(means))]
 
 
 # --- files and words --------------------------------------------------------------------------------------------------
@@ -418,7 +424,7 @@ def _write(
     seeds = search.seeds(0, search.n_seeds)
     source = (
         f"fastes tune, trial {trial.number} of {len(study.finished)}; chosen on seeds {seeds[0]} to "
-        f"{search.seeds(1, search.n_seeds)[-1]}, {search.timesteps} steps each"
+        f"{search.seeds(1, PLAY_OFF * search.n_seeds)[-1]}, {search.timesteps} steps each"
     )
     for each in scored:
         on = f"on seeds {each.seeds[0]} to {each.seeds[-1]}"
