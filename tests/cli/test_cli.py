@@ -31,7 +31,7 @@ from fastes.cli.setting_flags import given_settings
 from fastes.cli.stop_on_signal import StopOnSignal
 from fastes.es.optimizers import OPTIMIZERS
 from fastes.es.perturbations import draw_pairs
-from fastes.policies.policy_keywords import KEYS
+from fastes.policies.policy_keywords import KEYS, POLICIES
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.foreign_names import ANSWERS, FLAG_ANSWERS
 from fastes.settings.preset_loader import load_preset, tomllib
@@ -444,7 +444,7 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
     for choices in (
         f"{{{','.join(OPTIMIZERS)}}}",
         "{none,mean,share,grow}",
-        "{MlpPolicy,LinearPolicy,CnnPolicy,MlpLstmPolicy,CnnLstmPolicy}",
+        f"{{{','.join(POLICIES)}}}",
         "{clip,squash,bins}",
         "{stop,penalise}",
     ):
