@@ -100,6 +100,8 @@ class Selection:
         rung: The running one, from 0.
         budget: Steps of all trials together at which `learn` ends; 0 before the first.
         dropped: Tallies of the trials that are out.
+        scoring_timesteps: Steps of the noise-free episodes that scored a race's rungs. They are part of num_timesteps, because
+            a race has to fit in the budget.
         last_rung: The rung that ended last; None before.
     """
 
@@ -111,6 +113,7 @@ class Selection:
     rung: int = 0
     budget: int = 0
     dropped: Counters = Counters()
+    scoring_timesteps: int = 0
     last_rung: Rung | None = None
 
     @classmethod
@@ -155,7 +158,7 @@ class Selection:
         """The tallies of all trials together, with those that are out."""
         own = [self.dropped, *(trial.training.counters for trial in self.trials)]
         return self.training.counters._replace(
-            num_timesteps=sum(each.num_timesteps for each in own),
+            num_timesteps=self.num_timesteps,
             eval_timesteps=sum(each.eval_timesteps for each in own),
             num_episodes=sum(each.num_episodes for each in own),
             warm_up_timesteps=sum(each.warm_up_timesteps for each in own),
@@ -165,12 +168,13 @@ class Selection:
 
     @property
     def num_timesteps(self) -> int:
-        """Environment steps of all trials' candidates."""
-        return self.dropped.num_timesteps + sum(trial.training.counters.num_timesteps for trial in self.trials)
+        """Environment steps of all trials' candidates, and of a race's scoring episodes."""
+        candidates = self.dropped.num_timesteps + sum(trial.training.counters.num_timesteps for trial in self.trials)
+        return candidates + self.scoring_timesteps
 
     @property
     def steps_of_others(self) -> int:
-        """Environment steps of the candidates of all trials but the one that is shown."""
+        """Environment steps of all trials but the candidates' of the one that is shown."""
         return self.num_timesteps - self.training.counters.num_timesteps
 
     def part(self, rung: int) -> float:
@@ -203,7 +207,9 @@ class Selection:
         """
         total = (0 if anew else self.num_timesteps) + timesteps
         budget = total if timesteps else min(self.budget or total, total)
-        new = replace(self, budget=budget, dropped=Counters() if anew else self.dropped)
+        new = replace(self, budget=budget)
+        if anew:
+            new = replace(new, dropped=Counters(), scoring_timesteps=0)
         if anew or budget != self.budget:
             return new._with_own_budgets(timesteps, anew)
 
@@ -256,23 +262,35 @@ class Selection:
                 candidates were better goes on, then the first.
             is_last: Whether one alone goes on, as the budget is spent.
         """
-        trials = []
-        for trial in self.trials:
-            counters = trial.training.counters.with_evaluation(scored[trial.number].timesteps)
-            trials.append(trial._replace(training=trial.training._replace(counters=counters)))
+        is_race = bool(self.trials[0].recipe)
+        trials = self.trials if is_race else tuple(self._scored(trial, scored[trial.number]) for trial in self.trials)
         scores = {number: evaluation.mean for number, evaluation in scored.items()}
         ranked = sorted(trials, key=lambda trial: (-scores[trial.number], -trial.recent_return, trial.number))
         is_last = is_last or self.rung + 1 >= len(self.sizes)
         kept = 1 if is_last else self.sizes[self.rung + 1]
-        order = tuple((trial.number + 1, scores[trial.number]) for trial in ranked)
-        recipes = tuple(trial.recipe for trial in ranked) if ranked[0].recipe else ()
-        return replace(
+        new = replace(
             self._without(ranked[kept:]),
             trials=tuple(trial._replace(rung_timesteps=self._debt(trial)) for trial in ranked[:kept]),
             focus=0,
             rung=min(self.rung + 1, len(self.sizes) - 1),
-            last_rung=Rung(self.rung + 1, len(self.sizes), order, kept, recipes),
+            last_rung=Rung(
+                self.rung + 1,
+                len(self.sizes),
+                tuple((trial.number + 1, scores[trial.number]) for trial in ranked),
+                kept,
+                tuple(trial.recipe for trial in ranked) if is_race else (),
+            ),
         )
+        if not is_race:
+            return new
+        steps = sum(evaluation.timesteps for evaluation in scored.values())
+        new = replace(new, scoring_timesteps=self.scoring_timesteps + steps)
+        return new._with_own_budgets(max(1, new.budget - new.num_timesteps))
+
+    @staticmethod
+    def _scored(trial: Trial, evaluation: Evaluation) -> Trial:
+        counters = trial.training.counters.with_evaluation(evaluation.timesteps)
+        return trial._replace(training=trial.training._replace(counters=counters))
 
     def measured(self, batch: Batch) -> Selection:
         """The selection of a new race after the first candidates of trial 0, from which nothing is learned.
@@ -352,6 +370,7 @@ class Selection:
             "sizes": list(self.sizes),
             "fraction": self.fraction,
             "dropped": self.dropped.to_fields(),
+            "scoring_timesteps": self.scoring_timesteps,
             "trials": [trial.to_fields() for trial in self.trials],
         }
 
@@ -385,7 +404,7 @@ class Selection:
             raise damaged(f"{place}.sizes", values["sizes"])
         dropped = Counters.from_fields(f"{place}.dropped", values["dropped"])
         how = values["fraction"], values["focus"], values["rung"], values["budget"]
-        return cls(trials, seed, sizes, *how, dropped=dropped)
+        return cls(trials, seed, sizes, *how, dropped=dropped, scoring_timesteps=values["scoring_timesteps"])
 
 
 def rung_sizes(trials: int, rungs: int) -> tuple[int, ...]:
@@ -416,6 +435,7 @@ _KINDS: Kinds = {
     "sizes": _are_sizes,
     "fraction": lambda value: type(value) in (int, float) and 0.0 < value <= 1.0,
     "dropped": lambda value: isinstance(value, dict),
+    "scoring_timesteps": is_count,
     "trials": lambda value: isinstance(value, list) and 0 < len(value) <= MOST_TRIALS,
 }
 _KINDS_OF_A_TRIAL: Kinds = {

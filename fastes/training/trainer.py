@@ -384,7 +384,9 @@ class Trainer:
         """Take a selection that counts all steps so far. In this order, a thread that asks meanwhile counts nothing twice."""
         if self.selection.is_open:  # the pool's steps are those of the other trials' running generations, too
             before, after = self.selection.counters, selection.counters
-            self._count(after.num_timesteps - before.num_timesteps, after.eval_timesteps - before.eval_timesteps)
+            scoring = selection.scoring_timesteps - self.selection.scoring_timesteps
+            steps, evaluations = after.num_timesteps - before.num_timesteps, after.eval_timesteps - before.eval_timesteps
+            self._count(steps - scoring, evaluations + scoring)
         else:
             self._pool_steps = self.evaluator.steps_played()
         self.take(selection)
