@@ -75,7 +75,7 @@ class SearchSpace:
         return self._walk(suggest)
 
     def params_of(self, settings: Settings) -> dict[str, Any]:
-        """Return the parameters that are nearest to settings, those of recipes exactly."""
+        """Return the parameters that are nearest to settings, those of recipes exactly, unless sigma falls."""
         return self._walk(lambda name, tried: _nearest(self._value_in(settings, name), tried))
 
     def settings_of(self, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -387,7 +387,8 @@ class Selection:
         Raises:
             CheckpointError: If the fields cannot be a selection, or contradict each other.
         """
-        values = check_record(place, fields, _KINDS)
+        before = {"scoring_timesteps": 0}  # files that are older than it
+        values = check_record(place, {**before, **fields} if isinstance(fields, dict) else fields, _KINDS)
         if len(values["trials"]) != len(trainings):
             raise damaged(f"{place}.trials", values["trials"])
         trials = tuple(
