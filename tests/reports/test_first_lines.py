@@ -53,10 +53,10 @@ def test_its_own_preset_and_a_race_are_named() -> None:
     assert task.endswith("actions Discrete(2); its preset: LinearPolicy, 8 parameters")
     task, race, first, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=50_000)
     assert task == "observations Box(4,) of float32; actions Discrete(2)"
-    assert "up to 7 recipes race" in race
+    assert "up to 5 recipes race" in race
     assert first.startswith("first 4 episodes"), "all of them race"
     _, _, few, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=1500)
-    assert few == "the budget is large enough for 2 of them: linear, sampled"
+    assert few == "the budget is large enough for 2 of them: linear, network"
 
 
 class Flat(Toy):
