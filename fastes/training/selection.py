@@ -133,9 +133,14 @@ class Selection:
         return len(self.trials) > 1
 
     @property
+    def is_race(self) -> bool:
+        """Whether the trials are recipes, also the winner that is left."""
+        return bool(self.trials[0].recipe)
+
+    @property
     def is_new_race(self) -> bool:
         """Whether it is a race of recipes in which nothing was played yet."""
-        return self.is_open and bool(self.trials[0].recipe) and not self.num_timesteps and not self.last_rung
+        return self.is_open and self.is_race and not self.num_timesteps and not self.last_rung
 
     @property
     def present(self) -> Trial:
@@ -262,8 +267,7 @@ class Selection:
                 candidates were better goes on, then the first.
             is_last: Whether one alone goes on, as the budget is spent.
         """
-        is_race = bool(self.trials[0].recipe)
-        trials = self.trials if is_race else tuple(self._scored(trial, scored[trial.number]) for trial in self.trials)
+        trials = self.trials if self.is_race else tuple(self._scored(trial, scored[trial.number]) for trial in self.trials)
         scores = {number: evaluation.mean for number, evaluation in scored.items()}
         ranked = sorted(trials, key=lambda trial: (-scores[trial.number], -trial.recent_return, trial.number))
         is_last = is_last or self.rung + 1 >= len(self.sizes)
@@ -278,10 +282,10 @@ class Selection:
                 len(self.sizes),
                 tuple((trial.number + 1, scores[trial.number]) for trial in ranked),
                 kept,
-                tuple(trial.recipe for trial in ranked) if is_race else (),
+                tuple(trial.recipe for trial in ranked) if self.is_race else (),
             ),
         )
-        if not is_race:
+        if not self.is_race:
             return new
         steps = sum(evaluation.timesteps for evaluation in scored.values())
         new = replace(new, scoring_timesteps=self.scoring_timesteps + steps)
@@ -313,7 +317,7 @@ class Selection:
 
     def _debt(self, trial: Trial) -> int:
         """Steps that a trial has made beyond its part of the rung. In a race they count in the next one: it keeps its share."""
-        return max(0, trial.rung_timesteps - math.floor(self.part(self.rung))) if trial.recipe else 0
+        return max(0, trial.rung_timesteps - math.floor(self.part(self.rung))) if self.is_race else 0
 
     def decided(self, number: int | None = None) -> Selection:
         """The selection that one trial has won without a rung: it is solved, or was given parameters."""
