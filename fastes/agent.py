@@ -65,8 +65,8 @@ from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit, tell_of_target, warn_of_step_length
-from fastes.settings.preset_loader import GENERAL, choose_settings, preset_for
-from fastes.settings.recipes import AUTO, recipes_for
+from fastes.settings.preset_loader import preset_for
+from fastes.settings.recipes import AUTO, PLAIN, Recipe, choose_recipes
 from fastes.settings.settings import Settings
 from fastes.system.console import fill_standard_descriptors, output_lasts
 from fastes.system.forks import keep_unused, tell_of_forks
@@ -114,7 +114,7 @@ class Agent:
         env: EnvArgument,
         policy: str | CustomPolicy | None = None,
         *,
-        preset: str | None = None,
+        preset: str | None = AUTO,
         n_workers: int | None = None,
         cluster: str | None = None,
         seed: int | None = None,
@@ -133,22 +133,19 @@ class Agent:
             if source.vector_env is None:
                 check_for_workers(own, n_workers)
             name = source.preset_name(own.observation_space)
-            odd = misfit(name, source, own.observation_space, own.action_space)
-            asked = None if preset == AUTO else preset
-            if preset == AUTO and preset_for("" if odd else name) == GENERAL:
-                recipes, kinds = _recipes(policy, changes, own)
-            else:
-                chosen = choose_settings(name, asked, changes, verbose, not odd)
-                recipes, kinds = [], [Kind(spec_of(policy, chosen, own), chosen)] * chosen.trials
-            spec, chosen = kinds[0]
-            tell_of_misfit(name, odd, source, asked, chosen, is_race=bool(recipes))
-            under = recipes[0] if recipes else asked or preset_for("" if odd else name, changes)
-            warn_of_step_length(under, chosen, changes, spec.num_params)
+            odd = misfit(name, source, own.observation_space, own.action_space) if preset == AUTO else ""
+            recipes = choose_recipes(preset, "" if odd else name, own.observation_space, own.action_space, changes)
+            is_race = preset == AUTO and changes.get("trials") != 1
+            base, kinds = _kinds_of(recipes, policy, own, 0 if is_race else 1)
+            spec, chosen, recipe = kinds[0]
+            settings_are = "recipes race, and their settings are" if recipe else f"the settings of {base!r} are"
+            tell_of_misfit(name, odd, source, settings_are, chosen)
+            warn_of_step_length(base, chosen, changes, spec.num_params)
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
-            selection = _new_selection(source, kinds, seed, own, recipes)
+            selection = _new_selection(source, kinds, seed, own)
             self._set_up(source, selection, PoolChoice(n_workers, cluster), verbose, keywords)
             self.evaluator.env_shown, self.evaluator.seen = True, None if source.vector_env else look_at(own)
-            self.base_preset = under
+            self.base_preset = base
 
     def _set_up(
         self, source: EnvSource, selection: Selection, choice: PoolChoice, verbose: int, keywords: tuple[str, ...]
@@ -446,8 +443,8 @@ class Agent:
         if other_env:
             tell_of_target(self.source, self.settings)
         if changes:  # `differences` imports the environment's module, which loading does not need otherwise
-            under = preset_for("" if self.source.differences else self.source.name, {"policy": self.settings.policy})
-            warn_of_step_length(under, self.settings, changes, self.num_params)
+            own = None if self.source.differences else preset_for(self.source.name)
+            warn_of_step_length(self.selection.present.recipe or own or PLAIN, self.settings, changes, self.num_params)
 
     @classmethod
     def from_config(cls: type[_Agent], path: str | os.PathLike[str], env: Any = None, **changes: Any) -> _Agent:
@@ -547,8 +544,7 @@ class Agent:
         kinds = self._kinds()
         env: Any = self.evaluator.build() if any(kind.spec.needs_reference for kind in kinds) else None
         try:
-            recipes = [trial.recipe for trial in self.selection.trials]
-            selection = _new_selection(self.source, kinds, check_seed(seed), env, recipes)
+            selection = _new_selection(self.source, kinds, check_seed(seed), env)
         finally:
             if env is not None:
                 close_env(env, self.source.name)
@@ -563,7 +559,7 @@ class Agent:
 
     def _kinds(self) -> tuple[Kind, ...]:
         """Policy and settings of each training that is left."""
-        return tuple(Kind(trial.training.spec, trial.training.settings) for trial in self.selection.trials)
+        return tuple(Kind(trial.training.spec, trial.training.settings, trial.recipe) for trial in self.selection.trials)
 
     def _copied(self) -> Copied:
         return Copied(
@@ -831,23 +827,34 @@ class Agent:
         return tuple(dict.fromkeys((*self.given_keywords, *self.source.info_keywords, *self.source.found_keywords)))
 
 
-def _recipes(policy: str | CustomPolicy | None, changes: Mapping[str, Any], env: Any) -> tuple[list[str], list[Kind]]:
-    """Return the recipes that race in an environment: their names, and the trainings' policies and settings."""
-    names, kinds, refused = list[str](), list[Kind](), list[ValueError]()
-    for recipe in recipes_for(env.observation_space, env.action_space, changes):
+def _kinds_of(recipes: Sequence[Recipe], policy: str | CustomPolicy | None, env: Any, most: int) -> tuple[str, list[Kind]]:
+    """Return the name of the first recipe that the policy can have, and policy and settings of each training.
+
+    Args:
+        recipes: Those whose settings the user's changes allow.
+        policy: The user's.
+        env: An environment, for its spaces.
+        most: How many recipes may train; 0 for all. A single one trains as often as its `trials` say, several in turn.
+    """
+    kinds, refused = list[Kind](), list[ValueError]()
+    for recipe in recipes:
         try:
-            kinds.append(Kind(spec_of(policy, recipe.settings, env), recipe.settings))
-            names.append(recipe.name)
-        except ValueError as error:  # the user's policy cannot have its noise
+            kinds.append(Kind(spec_of(policy, recipe.settings, env), recipe.settings, recipe.name))
+        except ValueError as error:  # the policy cannot have its noise, or the recipe's policy not the user's keywords
             refused.append(error)
+        if len(kinds) == most > 0:
+            break
     if not kinds:
         raise refused[0]
-    return names, kinds
+    base, trials = kinds[0].recipe, kinds[0].settings.trials
+    if len(kinds) == 1:
+        return base, [kinds[0]._replace(recipe="")] * trials
+    trials = trials if trials > 1 else len(kinds)
+    kinds = [kind._replace(settings=kind.settings.changed(trials=trials)) for kind in kinds]
+    return base, [kinds[n % len(kinds)] for n in range(trials)]
 
 
-def _new_selection(
-    source: EnvSource, kinds: Sequence[Kind], seed: int, env: Env | Any, recipes: Sequence[str] = ()
-) -> Selection:
+def _new_selection(source: EnvSource, kinds: Sequence[Kind], seed: int, env: Env | Any) -> Selection:
     """Make the trainings of a new model.
 
     Args:
@@ -855,7 +862,6 @@ def _new_selection(
         kinds: Policy and settings of each training; those of the first say how they are reduced to one.
         seed: The model's seed.
         env: An environment for drawing the reference batch, if a policy needs one.
-        recipes: Names of the settings, if they differ.
     """
     check_memory_of(kinds)
     settings, calls = kinds[0].settings, EnvCalls()
@@ -873,7 +879,7 @@ def _new_selection(
             )
             for number, kind in enumerate(kinds)
         ]
-    return Selection.start(trainings, seed, settings.rungs, settings.trials_fraction, recipes)
+    return Selection.start(trainings, seed, settings.rungs, settings.trials_fraction, [kind.recipe for kind in kinds])
 
 
 @contextlib.contextmanager

@@ -128,7 +128,7 @@ class OldEnvironment:
 def test_an_environment_of_the_old_gym() -> None:
     for env in (OldEnvironment, OldEnvironment()):
         with pytest.raises(TypeError) as caught:
-            FastES(env, n_workers=0)  # type: ignore[arg-type]
+            FastES(env, preset="unbiased", n_workers=0)  # type: ignore[arg-type]
         for word in ("OldEnvironment", "expected", "gymnasium.Env", "(observation, info)", "truncated", "shimmy"):
             assert word in str(caught.value)
 
@@ -167,7 +167,7 @@ def _unsendable() -> dict[str, tuple[Any, tuple[str, ...]]]:
 def test_a_factory_that_workers_cannot_be_given(name: str, no_process: None) -> None:
     """pickle says 'cannot pickle _thread.lock object', and neither where it is nor what to do."""
     factory, words = _unsendable()[name]
-    with FastES(factory, n_workers=2, target_return="none") as model, pytest.raises(TypeError) as caught:
+    with FastES(factory, preset="unbiased", n_workers=2, target_return="none") as model, pytest.raises(TypeError) as caught:
         model.learn(100)
     for word in (*words, "cannot be sent to workers", "n_workers=0"):
         assert word in str(caught.value)
@@ -175,7 +175,9 @@ def test_a_factory_that_workers_cannot_be_given(name: str, no_process: None) -> 
 
 def test_arguments_that_workers_cannot_be_given(no_process: None) -> None:
     with (
-        FastES("Toy-v0", env_kwargs={"marker": threading.Lock()}, n_workers=2, target_return="none") as model,
+        FastES(
+            "Toy-v0", preset="unbiased", env_kwargs={"marker": threading.Lock()}, n_workers=2, target_return="none"
+        ) as model,
         pytest.raises(TypeError, match=r"env_kwargs cannot be sent to workers: its item 'marker' is a _thread\.lock"),
     ):
         model.learn(100)
@@ -391,7 +393,7 @@ def test_observation_of_the_wrong_type(observation: Any) -> None:
 
 
 def test_observation_outside_a_flattened_space() -> None:
-    with FastES("FrozenLake-v1", n_workers=2) as model:
+    with FastES("FrozenLake-v1", preset="unbiased", n_workers=2) as model:
         says(lambda: model.predict(9.5), ValueError, "9.5", "Discrete(16)")
         says(lambda: model.predict("x"), ValueError, "'x'", "Discrete(16)")
 
@@ -620,7 +622,7 @@ def test_an_empty_folder_is_no_run(capsys: pytest.CaptureFixture[str], tmp_path:
 )
 def test_noise_that_cannot_reach_the_actions_is_refused(env: str, settings: dict[str, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ValueError) as caught:
-        FastES(env, n_workers=0, **settings)
+        FastES(env, preset="unbiased", n_workers=0, **settings)
     for word in words:
         assert word in str(caught.value)
 

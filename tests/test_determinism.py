@@ -106,7 +106,7 @@ def test_workers_use_the_kernels_of_their_parent(monkeypatch: pytest.MonkeyPatch
     least = _core.available_variants()[0]
     _core.use_variant(least)
     monkeypatch.setenv("FASTES_KERNELS", _core.available_variants()[-1])
-    with FastES(_VariantReporter, seed=0, n_workers=1, population_size=2) as model:
+    with FastES(_VariantReporter, preset="unbiased", seed=0, n_workers=1, population_size=2) as model:
         assert model.evaluate(1).returns[0] == _core.VARIANTS.index(least)
     assert sent
 
@@ -140,7 +140,9 @@ def test_big_seeds_are_told_apart() -> None:
 def test_both_sides_of_a_pair_share_their_env_seeds() -> None:
     SeedRecorder.seeds.clear()
     episodes, pairs = 3, 4
-    with FastES(SeedRecorder, seed=0, n_workers=0, population_size=2 * pairs, episodes_per_candidate=episodes) as model:
+    with FastES(
+        SeedRecorder, preset="unbiased", seed=0, n_workers=0, population_size=2 * pairs, episodes_per_candidate=episodes
+    ) as model:
         perturbations = model.strategy.ask()
         learn(model, 1)
     seeds = np.array(SeedRecorder.seeds)
@@ -272,7 +274,7 @@ GOLDEN = ["0x1.cf14480000000p-1", "0x1.1c92360000000p-2", "-0x1.0723860000000p-1
 
 def test_no_thread_count_is_inherited() -> None:
     """Workers limit BLAS and OpenMP to one thread, whatever the parent has."""
-    with FastES(_ThreadReporter, seed=0, n_workers=1, population_size=2) as model:
+    with FastES(_ThreadReporter, preset="unbiased", seed=0, n_workers=1, population_size=2) as model:
         assert model.evaluate(1).returns[0] == 1.0
 
 

@@ -43,7 +43,7 @@ class Push(gymnasium.Env[Any, Any]):
 
 
 def checked(env: Any, **arguments: Any) -> EnvCheck:
-    return check_env(env, **{"episodes": 10, "preset": "general", **arguments})
+    return check_env(env, **{"episodes": 10, "preset": "unbiased", **arguments})
 
 
 def texts(check: EnvCheck, level: str = "warning") -> list[str]:
@@ -61,7 +61,7 @@ def test_a_sound_environment_has_no_findings() -> None:
     assert check.policies.steps == 8 * 5 * 20
     assert (check.total_timesteps, check.processes) == (1_000_000, 4)
     assert check.seconds == pytest.approx(1e6 / (4 * check.steps_per_second))
-    assert check.choice == "preset 'general': LinearPolicy, 2 parameters"
+    assert check.choice == "preset 'unbiased': LinearPolicy, 2 parameters"
     report = str(check)
     for part in (
         "10 of random actions: 20 steps; all ended by the rules",

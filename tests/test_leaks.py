@@ -173,7 +173,7 @@ def test_a_model_that_cannot_be_made_leaves_nothing() -> None:
     before = held()
     for bad in ({"n_workers": -1}, {"seed": -1}, {"policy": "NoPolicy"}, {"noise_table_size": 1}):
         with pytest.raises(ValueError):
-            FastES(Closing, **bad)  # type: ignore[arg-type]
+            FastES(Closing, preset="unbiased", **bad)  # type: ignore[arg-type]
     assert held() == before
     assert len(closed) == 4, "the environment that was built to look at is closed"
 

@@ -99,7 +99,7 @@ def test_environments_with_several_agents_are_refused_as_such() -> None:
 
     for env in (Parallel(), Parallel):
         with pytest.raises(TypeError, match="several agents"):
-            FastES(env)  # type: ignore[arg-type]
+            FastES(env, preset="unbiased")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])
@@ -187,9 +187,9 @@ def test_versions_that_gymnasium_gave_away_are_met_with_the_newest(name: str) ->
 
 def test_a_policy_alone_is_met_with_the_one_that_is_meant() -> None:
     with pytest.raises(TypeError, match=r"names a policy but no environment: .*; did you mean 'CnnPolicy' or .*\?$"):
-        FastES("CnnPolicyy")
+        FastES("CnnPolicyy", preset="default")
     with pytest.raises(EnvironmentUnavailable, match="not registered"):
-        FastES("MlpPolicy-v0", n_workers=0)
+        FastES("MlpPolicy-v0", preset="default", n_workers=0)
 
 
 @pytest.mark.parametrize(

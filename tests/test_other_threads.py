@@ -34,7 +34,7 @@ CHANGES: dict[str, Callable[[FastES], Any]] = {
 
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_what_changes_a_model_waits_for_the_thread_that_trains(n_workers: int, undisturbed: Result) -> None:
-    model = FastES(toy(), n_workers=n_workers, normalize_obs=True, **SETTINGS)
+    model = FastES(toy(), preset="default", n_workers=n_workers, normalize_obs=True, **SETTINGS)
     in_generation, go_on = threading.Event(), threading.Event()
     records: list[Any] = []
 
@@ -83,7 +83,7 @@ class Held(Toy):
 
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_nor_does_it_harm_episodes_that_are_played(n_workers: int, undisturbed: Result, tmp_path: Path) -> None:
-    model = FastES(lambda: Held(tmp_path), n_workers=n_workers, **SETTINGS)
+    model = FastES(lambda: Held(tmp_path), preset="default", n_workers=n_workers, **SETTINGS)
     records: list[Any] = []
     thread = threading.Thread(target=lambda: records.extend(learn(model, 4)), name="trainer")
     thread.start()
@@ -104,7 +104,7 @@ def test_nor_does_it_harm_episodes_that_are_played(n_workers: int, undisturbed: 
 
 def test_a_callback_may_close_its_model(undisturbed: Result) -> None:
     """It runs in the thread that trains: workers start anew."""
-    model = FastES(toy(), n_workers=1, **SETTINGS)
+    model = FastES(toy(), preset="default", n_workers=1, **SETTINGS)
     assert_same_records(undisturbed.records, learn(model, 4, on_record=lambda _: model.close()))
     model.close()
 
@@ -113,7 +113,7 @@ def test_threads_that_predict_get_their_own_actions() -> None:
     """The model's actor is there once; a server's threads, and a callback, share it."""
     large = {**SETTINGS, "policy_kwargs": {"net_arch": [800, 800]}, "noise_table_size": 700_000}
     random = np.random.default_rng(0)
-    with FastES(toy(), n_workers=0, **large) as model:
+    with FastES(toy(), preset="default", n_workers=0, **large) as model:
         model.policy.load_from_vector(random.normal(size=model.num_params) / 20)
         observations = random.normal(size=(4, 60, 3))
         expected = [model.predict(rows, deterministic=True)[0] for rows in observations]

@@ -62,7 +62,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def _model(**changes: Any) -> FastES:
     settings = {"population_size": 8, "policy_kwargs": {"net_arch": [5]}, "total_timesteps": TOTAL, "target_return": "none"}
-    return FastES("Toy-v0", seed=9, n_workers=0, **{**settings, **changes})
+    return FastES("Toy-v0", preset="default", seed=9, n_workers=0, **{**settings, **changes})
 
 
 @pytest.mark.parametrize("case", SETTINGS)

@@ -81,9 +81,9 @@ def test_a_function_that_makes_a_vector_environment_is_told_so() -> None:
     with pytest.raises(
         TypeError, match=r"a \w+: expected a gymnasium\.Env\. It is a vector environment: pass it itself"
     ) as error:
-        FastES(lambda: gymnasium.make_vec("CartPole-v1", num_envs=2), n_workers=0)
+        FastES(lambda: gymnasium.make_vec("CartPole-v1", num_envs=2), preset="unbiased", n_workers=0)
     assert "old gym" not in str(error.value)
-    FastES(gymnasium.make_vec("CartPole-v1", num_envs=2)).close()
+    FastES(gymnasium.make_vec("CartPole-v1", num_envs=2), preset="unbiased").close()
 
 
 @pytest.mark.parametrize("wrong", [{"a": lambda: 1}, [Toy()], object(), lambda: 1])
@@ -91,16 +91,20 @@ def test_no_address_is_shown(wrong: Any) -> None:
     assert " at 0x" in repr(wrong)
     assert " at 0x" not in shown(wrong)
     calls: list[Any] = [
-        lambda: FastES(Toy, policy_kwargs=wrong),
-        lambda: FastES(Toy, population_size=wrong),
-        lambda: FastES(Toy, archive_size=wrong),
-        lambda: FastES(Toy, optimizer=wrong),
-        lambda: FastES(Toy, trials=wrong),
-        lambda: FastES(Toy, seed=wrong),
-        lambda: FastES(Toy, n_workers=0).learn(10, callback={"a": wrong}),
+        lambda: FastES(Toy, preset="unbiased", policy_kwargs=wrong),
+        lambda: FastES(Toy, preset="unbiased", population_size=wrong),
+        lambda: FastES(Toy, preset="unbiased", archive_size=wrong),
+        lambda: FastES(Toy, preset="unbiased", optimizer=wrong),
+        lambda: FastES(Toy, preset="unbiased", trials=wrong),
+        lambda: FastES(Toy, preset="unbiased", seed=wrong),
+        lambda: FastES(Toy, preset="unbiased", n_workers=0).learn(10, callback={"a": wrong}),
     ]
     if not callable(wrong):
-        calls += [lambda: FastES(wrong), lambda: FastES(lambda: wrong), lambda: FastES(Toy, sigma=wrong)]
+        calls += [
+            lambda: FastES(wrong, preset="unbiased"),
+            lambda: FastES(lambda: wrong, preset="unbiased"),
+            lambda: FastES(Toy, preset="unbiased", sigma=wrong),
+        ]
     for number, call in enumerate(calls):
         with pytest.raises((TypeError, ValueError)) as error:
             call()

@@ -430,7 +430,7 @@ def test_a_number_of_seeds_that_cannot_be(
 
 
 def test_an_error_in_one_seed_saves_all_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FastES("Toy-v0", n_workers=0, seed=1, population_size=4, policy_kwargs={"net_arch": [4]}) as model:
+    with FastES("Toy-v0", preset="default", n_workers=0, seed=1, population_size=4, policy_kwargs={"net_arch": [4]}) as model:
         model.learn(1)
         bad = int(model.strategy.ask().env_seed[0, 0])
     flags = ["--seeds", "3", "--env-kwargs", f"fail_seeds=[{bad}]"]
@@ -532,7 +532,7 @@ def test_seeds_that_are_solved_are_not_to_go_on(
 
 
 def test_two_interrupts_stop_at_once(tmp_path: Path) -> None:
-    with FastES("Toy-v0", n_workers=0, seed=1, population_size=4, policy_kwargs={"net_arch": [4]}) as model:
+    with FastES("Toy-v0", preset="default", n_workers=0, seed=1, population_size=4, policy_kwargs={"net_arch": [4]}) as model:
         model.learn(1)
         hangs = int(model.strategy.ask().env_seed[1, 0])
     marker = tmp_path / "marker"

@@ -66,4 +66,4 @@ def reported_timesteps(env: str) -> int:
 
 def preset_timesteps(env: str) -> int:
     """The budget of the environment's preset: its schedules and starts are shares of it."""
-    return choose_settings(env, None, {}).total_timesteps
+    return choose_settings(env, {}).total_timesteps

@@ -22,6 +22,7 @@ from benchmarks.machine import describe
 from benchmarks.options import COUNT, COUNT_OR_0
 from benchmarks.tables import markdown_table
 from fastes.settings.preset_loader import load_preset, preset_for
+from fastes.settings.recipes import PLAIN
 
 _RUN = "benchmarks.learning.preset_run"
 
@@ -101,7 +102,7 @@ def parsed(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--workers-per-run", type=COUNT, default=1, metavar="N", help="workers and cores of a run (default: 1)")
     parser.add_argument("--parallel", type=COUNT, default=2, metavar="N", help="runs side by side (default: 2)")
     arguments = parser.parse_args(given)
-    arguments.preset = arguments.preset or preset_for(arguments.env)
+    arguments.preset = arguments.preset or preset_for(arguments.env) or PLAIN
     try:
         load_preset(arguments.preset)
     except ValueError as error:
@@ -121,7 +122,7 @@ def results_of(arguments: argparse.Namespace) -> list[Result]:
 
 def results_of_today(file: Path, env: str, preset: str, timesteps: int) -> list[Result]:
     """The runs of a preset with its settings of today."""
-    today = ("", preset_fingerprint(env, preset))
+    today = ("", preset_fingerprint(preset))
     asked = (env, preset, timesteps)
     return [
         result

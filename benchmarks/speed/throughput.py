@@ -74,7 +74,8 @@ def train_for(model: FastES, seconds: float) -> TrainingRate:
 def measure(env: str, n_workers: int, seconds: float, repeats: int, random: bool) -> tuple[list[TrainingRate], list[BareRate]]:
     """Training and bare loops in turn, (repeats,) each, after a stretch of training off the record."""
     training, bare = [], []
-    with FastES(env, preset=_PRESETS.get(env, preset_for(env)), n_workers=n_workers, seed=0, target_return="none") as model:
+    preset = _PRESETS.get(env, preset_for(env) or DEFAULT)
+    with FastES(env, preset=preset, n_workers=n_workers, seed=0, target_return="none") as model:
         loops = BareLoops(model, n_workers)
         try:
             sigma = train_for(model, seconds).sigma

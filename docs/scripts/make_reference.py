@@ -14,15 +14,15 @@ from typing import Any
 from fastes.cli.main import build_parser
 from fastes.policies.policy_keywords import KEYS, POLICIES, ActionKeywords, names_of
 from fastes.setting_fields import default_of, described
-from fastes.settings.preset_loader import GENERAL, NO_SETTINGS, all_presets, load_preset
+from fastes.settings.preset_loader import NO_SETTINGS, all_presets
 from fastes.settings.settings import grouped_fields
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 SETTINGS_HEAD = """# Settings
 
 Every setting is a keyword of `FastES(env, ...)` and a flag of `fastes train`: `population_size` is `--population-size`. The
-default holds where the [preset](../presets.md) of the environment says nothing. An environment that has no preset gets
-{general} unless it is given a network.
+default holds where the [preset](../presets.md) of the environment says nothing. An environment that has no preset gets the
+winner of a [race of recipes](../guide/choosing-settings.md#a-race-of-recipes).
 [Choosing settings](../guide/choosing-settings.md) says what to change first.
 
 `population_scale=k` (`--population-scale K`) is no setting of its own: as a training begins, it multiplies `population_size`,
@@ -61,8 +61,7 @@ def settings_page() -> str:
     first = [item for item in items if described(item).first]
     rest = [item for item in items if not described(item).first]
     without = [item for item in rest if described(item).tuning and not described(item).gain]
-    general = ", ".join(f"`{name}={value!r}`" for name, value in load_preset(GENERAL).items())
-    lines = [SETTINGS_HEAD.format(general=general), "## Those that matter first\n", *_table(first)]
+    lines = [SETTINGS_HEAD, "## Those that matter first\n", *_table(first)]
     for group in dict.fromkeys(described(item).group for item in rest):
         of_group = [item for item in rest if described(item).group == group and item not in without]
         lines += [f"\n## {group.capitalize()}\n", *_table(of_group)] if of_group else []

@@ -10,7 +10,8 @@ from typing import Any
 
 from fastes.policies.policy_keywords import KEYS, POLICIES, Key
 from fastes.setting_fields import default_of, described
-from fastes.settings.preset_loader import GENERAL, load_preset
+from fastes.settings.preset_loader import load_preset
+from fastes.settings.recipes import PLAIN
 from fastes.settings.settings import COUNTED, Settings, grouped_fields
 
 _METAVARS = {"str | Filters": "NAME|JSON"}
@@ -18,22 +19,22 @@ _EXAMPLE = """'{"alive_bonus": [0, 1]}', in quotes for the shell"""
 
 
 def add_settings(parser: Any, without: Collection[str] = ()) -> None:
-    """Add the flags. Their help shows the defaults of an environment without a preset, and those with a network.
+    """Add the flags. Their help shows the values of the plain recipe.
 
     Args:
         parser: Gets them.
         without: Settings without a flag.
     """
-    general = load_preset(GENERAL)
+    plain = load_preset(PLAIN)
     groups: dict[str, Any] = {}
     for item in (each for each in grouped_fields() if each.name not in without):
         group = described(item).group
         if group not in groups:
             groups[group] = parser.add_argument_group(group)
-        _add_setting(groups[group], item, general)
+        _add_setting(groups[group], item, plain)
 
 
-def _add_setting(group: Any, item: Any, general: Mapping[str, Any]) -> None:
+def _add_setting(group: Any, item: Any, plain: Mapping[str, Any]) -> None:
     flag, text = "--" + item.name.replace("_", "-"), described(item).help.replace("%", "%%")
     if item.name == "policy":  # the metavar shows its values
         text = text.partition("; ")[2]
@@ -41,9 +42,7 @@ def _add_setting(group: Any, item: Any, general: Mapping[str, Any]) -> None:
         _add_policy_keys(group)
         return
     default = default_of(item)
-    own = general.get(item.name, default)
-    with_network = "" if own == default or item.name == "policy" else f"; of a network: {default}"
-    text = f"{text} (default: {own}{with_network})"
+    text = f"{text} (default: {plain.get(item.name, default)})"
     if item.type.startswith("dict"):
         group.add_argument(flag, type=_table, metavar="JSON", help=text)
         return

@@ -57,7 +57,6 @@ from fastes.reports.monitor_files import EVALUATIONS, MONITOR
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
 from fastes.runs.run_folder import RunFolder, new_run_folder
 from fastes.seeds import MOST_SEEDS, make_models
-from fastes.settings.preset_loader import no_preset_note
 from fastes.settings.settings import COUNTED, SCHEDULES
 from fastes.system.console import say
 from fastes.system.interrupts import Terminated, interrupts_wait
@@ -95,8 +94,8 @@ def add_train(commands: Any) -> None:
     train = commands.add_parser(
         "train",
         help="train a policy on all cores",
-        description="Train a policy. Settings without a flag come from the environment's preset. The defaults below are of an "
-        "environment that has none.",
+        description="Train a policy. Settings without a flag come from the environment's preset, or from recipes that race "
+        "if it has none. The defaults below are those of the first recipe, linear.",
         usage="%(prog)s [env] [flags]",
         add_help=False,
     )
@@ -134,7 +133,7 @@ def _add_start(train: Any) -> None:
     add_cluster(train)
     train.add_argument(
         "--preset",
-        help="start: an id, general, default, paper, ars or a .toml file; auto races recipes",
+        help="start: an id, linear, paper, ars, default or a .toml file (default: auto, the id's own; else recipes race)",
     )
     train.add_argument(
         "--config",
@@ -218,7 +217,7 @@ def _new_folder(arguments: argparse.Namespace, runs: Path, model: FastES) -> Run
 def _new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
     """Make the model that the flags describe. seed: None for that of --config, or a drawn one."""
     given: dict[str, Any] = {
-        "preset": arguments.preset,
+        **({} if arguments.preset is None else {"preset": arguments.preset}),
         "n_workers": arguments.workers,
         "cluster": arguments.cluster,
         "env_kwargs": parse_env_kwargs(arguments.env_kwargs),
@@ -343,20 +342,16 @@ def note_start(model: FastES, folder: RunFolder, wrappers: Sequence[str] = ()) -
     folder.write_config(model, {**named, "command": command, "started": started, "at_timesteps": model.num_timesteps})
 
 
-def _tell_start(arguments: argparse.Namespace, model: FastES, what: str) -> None:
+def _tell_start(model: FastES, what: str) -> None:
     """Print what is trained. what: the seeds and their run folders."""
     settings = model.settings
     shown = textwrap.shorten(str(settings.obs_columns).replace(",", ", "), 60, placeholder=" ...")
     seen = f" of observations {shown}" if settings.obs_columns != ALL else ""
     least = "at least " if settings.generation_timesteps else ""
-    say(
-        f"{model.source.name}: {settings.policy}{seen}, {model.num_params} parameters, {least}{settings.population_size} "
-        f"candidates a generation, {model.pool.in_words}, {what}"
-    )
-    own = not arguments.resume and arguments.preset is None and arguments.config is None
-    env, chosen = model.source.preset_name(model.observation_space), {"policy": settings.policy}
-    if own and (note := no_preset_note(env, chosen, "--preset ")):
-        say(note)
+    is_race = model.selection.is_new_race
+    shape = f"{settings.policy}{seen}, {model.num_params} parameters"
+    policy = "" if is_race else f"{shape}, {least}{settings.population_size} candidates a generation, "
+    say(f"{model.source.name}: {policy}{model.pool.in_words}, {what}")
 
 
 # --- one training -----------------------------------------------------------------------------------------------------
@@ -371,7 +366,7 @@ def _row_seconds(arguments: argparse.Namespace) -> float:
 
 def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> int:
     note_start(model, folder, arguments.wrapper)
-    _tell_start(arguments, model, f"seed {model.seed}, run folder {folder.shown}")
+    _tell_start(model, f"seed {model.seed}, run folder {folder.shown}")
     bar = ProgressBar(_LINE_SECONDS, judging=most_judging(model))
     callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(seconds=_row_seconds(arguments)), folder, bar]
     started, before = time.perf_counter(), (model.num_timesteps, model.generation)
@@ -460,7 +455,7 @@ def _train_all(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
     (first, folder), (last, last_folder) = runs[0], runs[-1]
     one = f"seed {first.seed}, run folder {folder.shown}"
     several = f"seeds {first.seed} to {last.seed}, run folders {folder.shown} to {last_folder.shown.name}"
-    _tell_start(arguments, first, one if len(runs) == 1 else several)
+    _tell_start(first, one if len(runs) == 1 else several)
     bar, started = SeedsBar(len(runs), judging=most_judging(first)), time.perf_counter()
     with StopOnSignal() as interrupt, one_pool([run.model for run in runs]), bar:
         status = _learn_all(runs, [interrupt] if arguments.quiet else [bar, interrupt], arguments.max_minutes)

@@ -68,10 +68,11 @@ def _version(package: str) -> str | None:
 
 
 class Kind(NamedTuple):
-    """The part of a training that stays while it learns: its policy and its settings."""
+    """The part of a training that stays while it learns: its policy, its settings, and the recipe's name in a race."""
 
     spec: AnySpec
     settings: Settings
+    recipe: str = ""
 
 
 def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:

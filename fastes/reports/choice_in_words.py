@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastes.models.model import Model
+from fastes.settings.preset_loader import other_version
 
 
 def has_own_preset(model: Model) -> bool:
@@ -10,12 +11,18 @@ def has_own_preset(model: Model) -> bool:
     return model.base_preset == model.source.preset_name(model.observation_space)
 
 
+def no_preset(model: Model) -> str:
+    """Return that an environment has no preset, and which other version of it has one."""
+    other = other_version(model.source.preset_name(model.observation_space))
+    return f"no preset ({other} has one)" if other else "no preset"
+
+
 def choice_in_words(model: Model) -> str:
     """Return where a training's settings come from, and its policy."""
     trials = model.selection.trials
     recipes = list(dict.fromkeys(trial.recipe for trial in trials if trial.recipe))
     if len(recipes) > 1:
-        return f"no preset, so up to {len(recipes)} recipes race: {', '.join(recipes[:-1])} and {recipes[-1]}"
+        return f"{no_preset(model)}, so up to {len(recipes)} recipes race: {', '.join(recipes[:-1])} and {recipes[-1]}"
     if recipes:
         why = f"recipe {recipes[0]!r}"
     elif has_own_preset(model):

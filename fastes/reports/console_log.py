@@ -12,7 +12,7 @@ import numpy as np
 
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
-from fastes.reports.choice_in_words import choice_in_words, exploring
+from fastes.reports.choice_in_words import choice_in_words, exploring, no_preset
 from fastes.reports.task_in_words import (
     duration_in_words,
     leaves_its_space,
@@ -117,9 +117,9 @@ class ConsoleLog(Callback):
         self._write(console_line(record, columns, self._trials))
         self.lines, self._written_at = self.lines + 1, time.monotonic()
 
-    def on_rung(self, model: Model, rung: Rung) -> None:
+    def on_rung(self, model: Model, rung: Rung) -> None:  # noqa: ARG002
         self._write_waiting()
-        for line in rung_lines(rung, model.settings.trials):
+        for line in rung_lines(rung):
             self._write(line)
 
     def on_final_selection(self, model: Model, result: FinalSelection) -> None:
@@ -201,15 +201,15 @@ def race_line(model: Model) -> str:
     selection = model.selection
     names = [trial.recipe for trial in selection.trials]
     return (
-        f"{model.source.name} has no preset: up to {len(names)} recipes race in the first {selection.fraction:.0%} of the "
-        f"budget ({', '.join(names[:-1])} and {names[-1]})"
+        f"{model.source.name} has {no_preset(model)}: up to {len(names)} recipes race in the first {selection.fraction:.0%} of "
+        f"the budget ({', '.join(names[:-1])} and {names[-1]})"
     )
 
 
-def rung_lines(rung: Rung, trials: int) -> Iterator[str]:
+def rung_lines(rung: Rung) -> Iterator[str]:
     """Yield lines about the end of a rung: the trials' scores, and which trials continue."""
     what = "recipe" if rung.recipes else "trial"
-    where = f"rung {rung.number} of {rung.of}" if rung.of > 1 else f"{trials} {what}s"
+    where = f"rung {rung.number} of {rung.of}" if rung.of > 1 else f"{len(rung.scores)} {what}s"
     names = rung.recipes or tuple(f"trial {trial}" for trial, _ in rung.scores)
     yield f"{where}: {', '.join(f'{name} {score:.1f}' for name, (_, score) in zip(names, rung.scores, strict=True))}"
     on = list(rung.recipes[: rung.kept]) or [str(trial) for trial in sorted(trial for trial, _ in rung.scores[: rung.kept])]

@@ -38,6 +38,7 @@ from fastes.sb3.saved_attributes import ATTRIBUTES, attributes_of, check_saved_n
 from fastes.sb3.training_envs import as_sb3_shows, training_envs
 from fastes.settings.foreign_names import ANSWERS
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
+from fastes.settings.recipes import AUTO
 from fastes.settings.settings import setting_names
 from fastes.system.forks import keep_unused
 from fastes.training.record import Record, Report
@@ -84,8 +85,8 @@ class FastES(Agent):
             'MultiInputLstmPolicy', a TorchPolicy or a CallablePolicy; None for the policy of the settings. SB3's order,
             FastES(policy, env), works, too.
         learning_rate: The setting of that name, at SB3's position.
-        preset: Name of the settings to start from; None for the environment's own, else 'general', or 'default' for a network;
-            'auto' for the environment's own, else a race of recipes, which the best one wins.
+        preset: 'auto' for the environment's tuned settings, or a race of recipes if it has none, which the best one wins; None
+            for one plain recipe; or the name of the settings to start from.
         n_workers: Processes; None for one per usable core, 0 for none. A vector environment takes none.
         cluster: 'auto', 'host:port' or 'ray://host:port' of a Ray cluster, whose nodes play instead of processes here.
         seed: int >= 0; None draws one.
@@ -125,7 +126,7 @@ class FastES(Agent):
         policy: str | CustomPolicy | EnvArgument | None = None,
         learning_rate: Any = None,
         *,
-        preset: str | None = None,
+        preset: str | None = AUTO,
         n_workers: int | None = None,
         cluster: str | None = None,
         seed: int | None = None,

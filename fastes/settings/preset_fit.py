@@ -17,7 +17,7 @@ from fastes.envs.source import EnvSource
 from fastes.errors import warn_user
 from fastes.es.fitness_shaping import shape_returns
 from fastes.es.schedules import make_schedule
-from fastes.settings.preset_loader import all_presets, load_preset, preset_for
+from fastes.settings.preset_loader import all_presets, load_preset
 from fastes.settings.settings import Settings
 
 Space = gymnasium.Space[Any]
@@ -75,27 +75,19 @@ def registered_target(source: EnvSource, settings: Settings) -> float | None:
     return None if limit is not None and 0 < cut < limit else source.reward_threshold
 
 
-def tell_of_misfit(
-    name: str, odd: str, source: EnvSource, preset: str | None, settings: Settings, is_race: bool = False
-) -> None:
+def tell_of_misfit(name: str, odd: str, source: EnvSource, used: str, settings: Settings) -> None:
     """Warn if a preset or the id's target is not used: of the settings that are, and how to use it all the same.
 
     Args:
         name: The environment's id.
-        odd: The result of `misfit`.
+        odd: The result of `misfit`; '' if the environment's preset is not missed.
         source: The environment's source.
-        preset: The preset that was asked for.
+        used: The settings that are used, in words.
         settings: The settings that are used.
-        is_race: Whether they are those of one of several recipes that race.
     """
     said, anyway = [], []
-    if odd and preset is None:
-        used = (
-            "recipes race, and their settings"
-            if is_race
-            else f"the settings of {preset_for('', {'policy': settings.policy})!r}"
-        )
-        said.append(f"{used} are used in place of its preset's")
+    if odd:
+        said.append(f"{used} used in place of its preset's")
         anyway.append(f"preset={name!r} (--preset {name})")
     spec = gymnasium.registry.get(source.name) if source.spec is None else source.spec  # a copied object keeps its id alone
     threshold = None if spec is None else spec.reward_threshold

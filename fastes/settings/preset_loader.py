@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from fastes.errors import check_name, suggest, warn_user
-from fastes.policies.policy_keywords import HIDDEN_KEYS, on_top_of
+from fastes.policies.policy_keywords import on_top_of
 from fastes.settings import population_scale
 from fastes.settings.settings import Settings, setting_names
 from fastes.system.near_paths import what_is_beside
@@ -23,10 +22,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["DEFAULT", "GENERAL", "all_presets", "choose_settings", "load_preset", "no_preset_note", "preset_for", "tomllib"]
+__all__ = ["DEFAULT", "all_presets", "choose_settings", "load_preset", "other_version", "preset_for", "tomllib"]
 
 DEFAULT = "default"  # what each setting has by itself
-GENERAL = "general"  # the preset of environments that have none of their own
 NO_SETTINGS = ("source", "made_for", "race")  # keys of a preset beside its settings
 GAMES = "atari"  # the preset of games that have none of their own
 FILE = ".toml"  # the end of a preset's name that is a path
@@ -36,7 +34,7 @@ _FAR = 4  # times the preset's population_size, or that part of it
 
 @cache
 def all_presets() -> dict[str, dict[str, Any]]:
-    """Return each preset's settings by its name: an environment id, 'general', 'default', 'atari', 'paper' or 'ars'.
+    """Return each preset's settings by its name: an environment id, a recipe, 'default', 'atari', 'paper' or 'ars'.
 
     The key 'source' says where they come from; an environment's own has 'made_for': entry point, arguments and spaces, see
     preset_fit.
@@ -89,65 +87,31 @@ def _table_of(path: Path) -> dict[str, Any]:
     return table
 
 
-def preset_for(env_id: str, changes: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """Return the preset of an environment id: its own, that of all Atari games, or the general one.
-
-    Args:
-        env_id: The environment's.
-        changes: Settings that come on top. With a network among them the default preset replaces the general one, whose sigma
-            and learning rate are a linear policy's.
-    """
+def preset_for(env_id: str) -> str | None:
+    """Return the preset of an environment id: its own, or that of all Atari games. None if there is none."""
     if env_id in all_presets():
         return env_id
-    if _GAME.fullmatch(env_id):
-        return GAMES
-    kwargs = changes.get("policy_kwargs")
-    hidden = isinstance(kwargs, Mapping) and any(name in kwargs for name in HIDDEN_KEYS)
-    linear = changes["policy"] == "LinearPolicy" if "policy" in changes else not hidden
-    return GENERAL if linear else DEFAULT
+    return GAMES if _GAME.fullmatch(env_id) else None
 
 
-def no_preset_note(env_id: str, changes: Mapping[str, Any], flag: str = "preset=") -> str | None:
-    """Return a line for an environment without a preset; None for one that has its own.
-
-    Args:
-        env_id: The environment's.
-        changes: As in `preset_for`.
-        flag: How a preset is named.
-    """
-    presets = all_presets()
-    if env_id in presets:
-        return None
-    if preset_for(env_id) == GAMES:
-        return f"{env_id} has no preset of its own, these are the settings of all Atari games"
+def other_version(env_id: str) -> str:
+    """Return the preset of another version of an environment that has none of its own; '' if there is none."""
     base = env_id.rpartition("-v")[0]
-    others = [name for name in presets if base and "-v" in name and name.rpartition("-v")[0] == base]
-    note = f"{env_id} has no preset: these are the settings of {preset_for(env_id, changes)!r}"
-    if not others:
-        return note
-    named = repr(others[0]) if flag.endswith("=") else others[0]
-    return f"{note}; {flag}{named} takes those of another version"
+    others = (name for name in all_presets() if base and "-v" in name and name.rpartition("-v")[0] == base)
+    return "" if preset_for(env_id) else next(others, "")
 
 
-def choose_settings(
-    env_name: str, preset: str | None, changes: Mapping[str, Any], verbose: int = 0, fits: bool = True
-) -> Settings:
+def choose_settings(preset: str, changes: Mapping[str, Any]) -> Settings:
     """Return a preset's settings with the given changes on top.
 
-    Warns of a population_size far from the preset's together with the preset's own learning_rate, except for `default`,
-    `general` and the recipes of races, whose rates were tuned on no single environment.
+    Warns of a population_size far from the preset's together with the preset's own learning_rate, except for `default` and
+    recipes, whose rates were tuned on no single environment.
 
     Args:
-        env_name: The environment's id.
-        preset: A preset's name, or the path of its file; None for the environment's.
+        preset: The preset's name, or the path of its file.
         changes: Settings, and population_scale, which scales the preset before they are put on top.
-        verbose: 1 prints a line if the environment has no preset.
-        fits: Whether the environment is the one that the preset of its name was made for; else it has none.
     """
-    name = check_name("preset", preset) if preset is not None else preset_for(env_name if fits else "", changes)
-    base = load_preset(name)
-    if verbose and preset is None and fits and (note := no_preset_note(env_name, changes)):
-        print(note)
+    base = load_preset(check_name("preset", preset))
     population_scale.refuse_both(changes)
     base = population_scale.scaled_settings(base, changes.get(population_scale.NAME, 1))
     changes = {name: value for name, value in changes.items() if name != population_scale.NAME}
@@ -155,9 +119,9 @@ def choose_settings(
     if isinstance(given := changes.get("policy_kwargs", {}), Mapping):
         merged["policy_kwargs"] = on_top_of(base.get("policy_kwargs", {}), base.get("policy"), given, merged.get("policy"))
     settings = Settings().changed(**merged)
-    tuned = name not in (DEFAULT, GENERAL) and "race" not in all_presets().get(name, {})
+    tuned = preset != DEFAULT and "race" not in all_presets().get(preset, {})
     if tuned and "population_size" in changes and "learning_rate" not in changes:
-        _warn_of_unscaled_rate(name, base.get("population_size", Settings().population_size), settings)
+        _warn_of_unscaled_rate(preset, base.get("population_size", Settings().population_size), settings)
     return settings
 
 

@@ -1,4 +1,4 @@
-"""Recipes: whole settings that race on an environment without a preset, from presets/recipes.toml."""
+"""Which settings a new model has: those of a preset, or of the recipes (presets/recipes.toml) that race if there is none."""
 
 from __future__ import annotations
 
@@ -8,39 +8,63 @@ from typing import Any, NamedTuple
 from gymnasium import spaces
 
 from fastes.policies.images import holds_image
-from fastes.settings.preset_loader import all_presets, choose_settings
+from fastes.settings.preset_loader import all_presets, choose_settings, preset_for
 from fastes.settings.settings import Settings
 
 AUTO = "auto"  # the preset of an environment, or a race of recipes
+PLAIN = "linear"  # the best single recipe for values
 RUNGS, FRACTION = 3, 0.35  # of a race
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 class Recipe(NamedTuple):
-    """Settings with a name."""
+    """Settings, and the name of the preset that they are made from."""
 
     name: str
     settings: Settings
 
 
+def choose_recipes(
+    preset: str | None,
+    env_id: str,
+    observations: spaces.Space[Any],
+    actions: spaces.Space[Any],
+    changes: Mapping[str, Any],
+) -> list[Recipe]:
+    """Return the settings that a new model may have, the best guess first.
+
+    Args:
+        preset: A preset's name; None for recipes; AUTO for the environment's own preset, or for recipes that race if it has
+            none.
+        env_id: The environment's, as presets know it; '' if it is not the one that the preset of its name was made for.
+        observations, actions: The spaces.
+        changes: The user's settings.
+    """
+    if preset == AUTO:
+        preset = preset_for(env_id)
+        changes = changes if preset else {"rungs": RUNGS, "trials_fraction": FRACTION, **changes}
+    if preset is None:
+        return recipes_for(observations, actions, changes)
+    return [Recipe(preset, choose_settings(preset, changes))]
+
+
 def recipes_for(observations: spaces.Space[Any], actions: spaces.Space[Any], changes: Mapping[str, Any]) -> list[Recipe]:
-    """Return the recipes that race in an environment of these spaces, the best single one first.
+    """Return the recipes for an environment of these spaces, the best single one first.
 
     Args:
         observations, actions: The spaces.
         changes: The user's settings, which all recipes get. Those that differ in nothing then, and those that cannot have
-            them, are left out. `trials` is how many trainings race: recipes come again, with other seeds, if it is larger.
+            them, are left out.
 
     Raises:
         ValueError: If no recipe can have these settings.
     """
     found, refused = list[Recipe](), list[Exception]()
-    race = {"rungs": RUNGS, "trials_fraction": FRACTION, **changes}
     for name, table in all_presets().items():
         if not _fits(table.get("race"), observations, actions):
             continue
         try:
-            settings = choose_settings("", name, race)
+            settings = choose_settings(name, changes)
         except ValueError as error:
             refused.append(error)
             continue
@@ -48,8 +72,7 @@ def recipes_for(observations: spaces.Space[Any], actions: spaces.Space[Any], cha
             found.append(Recipe(name, settings))
     if not found:
         raise refused[0] if refused else ValueError(f"no recipe is for observations {observations} and actions {actions}")
-    trials = changes.get("trials", len(found))
-    return [Recipe(each.name, each.settings.changed(trials=trials)) for each in (found[n % len(found)] for n in range(trials))]
+    return found
 
 
 def _fits(race: Mapping[str, str] | None, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> bool:

@@ -11,6 +11,7 @@ Three stages, with seeds of their own, which follow each other from the search's
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import statistics
@@ -28,7 +29,7 @@ from fastes.models.arguments import checked_minutes
 from fastes.models.one_pool import check_shared
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.settings.preset_fit import misfit
-from fastes.settings.preset_loader import DEFAULT, FILE, GENERAL, choose_settings, preset_for
+from fastes.settings.preset_loader import DEFAULT, FILE, choose_settings, preset_for
 from fastes.settings.recipes import AUTO, are_choices, kind_of, recipes_for
 from fastes.settings.search_space import SearchSpace
 from fastes.settings.settings import Settings
@@ -228,7 +229,7 @@ def _search(
     space = SearchSpace(kind_of(observations), are_choices(actions), float(bonus), kept)
     starts = _starts(own, observations, actions, kept)
     usual = own if own in starts else next(iter(starts))
-    steps = starts[own].total_timesteps if own != GENERAL and own in starts else TIMESTEPS
+    steps = starts[own].total_timesteps if own in starts else TIMESTEPS
     if total_timesteps is not None:
         steps = check_int("total_timesteps", whole(total_timesteps), 1, 10**15)
     rest = {key: value for key, value in arguments.items() if key != "env_kwargs"}
@@ -243,25 +244,18 @@ def _search(
     return _Search(made, name, space, starts, usual, steps, n_seeds, seed, episodes, parallel, is_custom, verbose)
 
 
-def _starts(own: str, observations: Any, actions: Any, fixed: Mapping[str, Any]) -> dict[str, Settings]:
-    """Return the environment's preset, the general one, and the recipes that fit, with the user's settings in all."""
+def _starts(own: str | None, observations: Any, actions: Any, fixed: Mapping[str, Any]) -> dict[str, Settings]:
+    """Return the environment's preset, and the recipes that fit, with the user's settings in all."""
     found: dict[str, Settings] = {}
-    race = {name: value for name, value in fixed.items() if name not in ("trials", "rungs", "trials_fraction")}
-    plain = Settings()
-    own_race = {name: fixed.get(name, getattr(plain, name)) for name in ("trials", "rungs", "trials_fraction")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        for name in dict.fromkeys((own, GENERAL)):
-            if name != GENERAL or kind_of(observations) == "values":
-                _add_start(found, name, lambda name=name: choose_settings("", name, fixed))  # type: ignore[misc]
-        try:
-            recipes = recipes_for(observations, actions, race)
-        except ValueError:
-            recipes = []
-        for recipe in recipes:
-            _add_start(found, recipe.name, lambda recipe=recipe: recipe.settings.changed(**own_race))  # type: ignore[misc]
+        if own is not None:
+            _add_start(found, own, lambda: choose_settings(own, fixed))
+        with contextlib.suppress(ValueError):
+            for recipe in recipes_for(observations, actions, fixed):
+                _add_start(found, recipe.name, lambda recipe=recipe: recipe.settings)  # type: ignore[misc]
         if not found:  # a policy that no recipe can have
-            _add_start(found, DEFAULT, lambda: choose_settings("", DEFAULT, fixed))
+            _add_start(found, DEFAULT, lambda: choose_settings(DEFAULT, fixed))
     return found
 
 

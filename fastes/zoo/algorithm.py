@@ -14,9 +14,11 @@ from fastes.agent import CallbackArgument
 from fastes.envs.source import Env, EnvSource, make_env_source
 from fastes.envs.vector.sb3_vec_env import is_vec_env, keywords_of
 from fastes.errors import FastESError
+from fastes.policies.policy_keywords import HIDDEN_KEYS
 from fastes.reports.callbacks import Callback
 from fastes.reports.monitor_files import MonitorFile
-from fastes.settings.preset_loader import DEFAULT, GENERAL, preset_for
+from fastes.settings.preset_loader import DEFAULT
+from fastes.settings.recipes import PLAIN
 from fastes.settings.settings import SCHEDULES
 from fastes.zoo.hyperparams import convert, sample
 
@@ -59,8 +61,8 @@ class FastES(model.FastES):
     ) -> None:
         source = single_environments(env, n_workers)
         named.setdefault("info_keywords", keywords_of(env) if is_vec_env(env) else ())
-        if preset == GENERAL:
-            policy, preset = _general_or_network(policy, named)
+        if preset == PLAIN and _asks_for_network(policy, named):
+            policy = "MlpPolicy"
         super().__init__(source or env, policy, n_workers=n_workers, preset=preset, **plain_schedules(named))
         self._keep(env, source)
 
@@ -119,11 +121,9 @@ class FastES(model.FastES):
         return self
 
 
-def _general_or_network(policy: Any, named: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return policy and preset for an entry with `general`, whose linear policy gives way if -params ask for a network."""
-    linear = policy in (None, "LinearPolicy")
-    preset = preset_for("", named if linear else {**named, "policy": policy})
-    return (None if linear and preset == DEFAULT else policy), preset
+def _asks_for_network(policy: Any, named: Mapping[str, Any]) -> bool:
+    """Whether -params name hidden layers for the linear policy of the plain recipe's entry."""
+    return policy in (None, "LinearPolicy") and any(key in (named.get("policy_kwargs") or {}) for key in HIDDEN_KEYS)
 
 
 def monitor_file(vec_env: Any) -> Callback:

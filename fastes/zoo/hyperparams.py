@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastes.settings.preset_loader import DEFAULT, GENERAL, all_presets, load_preset
+from fastes.settings.preset_loader import DEFAULT, all_presets, load_preset
+from fastes.settings.recipes import PLAIN
 from fastes.settings.search_space import SearchSpace
 from fastes.settings.settings import Settings
 
@@ -16,10 +17,10 @@ def entry(preset: str) -> dict[str, Any]:
 
     Training continues after the target is reached, so that learning curves are as long as those of other algorithms, and
     every trial of a study reaches its evaluations. An entry names its preset for a learning rate between two numbers, since the
-    Zoo reads only schedules of one number, and for `general`, which gives way if a network is asked for.
+    Zoo reads only schedules of one number, and for the plain recipe, whose policy gives way if a network is asked for.
     """
     settings = {"total_timesteps": Settings().total_timesteps, **load_preset(preset)}
-    if preset == GENERAL:
+    if preset == PLAIN:
         settings = {"total_timesteps": settings["total_timesteps"], "policy": settings["policy"], "preset": preset}
     if str(settings.get("learning_rate")).count("_") > 1:
         del settings["learning_rate"]
@@ -31,7 +32,7 @@ def __getattr__(name: str) -> Any:
     """Make `hyperparams` at each access, because the Zoo changes the entry that it reads."""
     if name == "hyperparams":
         others = {preset: entry(preset) for preset in all_presets() if preset != DEFAULT}
-        return {"default": entry(GENERAL), **others}  # for an environment without an entry
+        return {"default": entry(PLAIN), **others}  # for an environment without an entry
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -59,7 +59,7 @@ def test_a_presets_source_has_the_scores_of_the_table(env: str) -> None:
 
 @pytest.mark.parametrize("env", sorted(COURSES))
 def test_the_page_of_presets_has_their_scores(env: str) -> None:
-    text, _, _ = (ROOT / "docs" / "presets.md").read_text().partition("## What an environment without a preset gets")
+    text, _, _ = (ROOT / "docs" / "presets.md").read_text().partition("## What one recipe reaches without a race")
     (row,) = re.findall(rf"^\| {env} .*$", text, re.MULTILINE)
     name, _, timesteps, median, spread, _ = (cell.strip() for cell in row.strip("|").split("|"))
     said, steps, num_seeds, _ = reported(env)
@@ -180,7 +180,7 @@ def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
             noted[result.env].add(result.settings)
     assert "HalfCheetah-v5" in noted
     for env, found in noted.items():
-        assert found - {OLDER.get(env)} == {preset_fingerprint(env, env)}, env
+        assert found - {OLDER.get(env)} == {preset_fingerprint(env)}, env
     assert "HalfCheetah had no archive" in (ROOT / "docs" / "presets.md").read_text()
 
 
@@ -226,14 +226,14 @@ def test_a_score_of_one_is_what_the_preset_reaches() -> None:
     )
 
 
-def test_the_page_of_presets_has_what_environments_without_one_reach() -> None:
+def test_the_page_of_presets_has_what_one_recipe_reaches() -> None:
     """Medians and worst seeds of the study's tests, their scores over all tasks, and the sentence that counts them."""
     columns = (GENERAL, "default", "preset")
     returns: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in columns}
     for row in read_records(RESULTS / "studies" / "defaults" / "defaults.csv", Trained):
         if row.seed < FIRST_TUNING_SEED and row.alternative in returns:
             returns[row.alternative][row.env].append(row.score)
-    _, _, page = (ROOT / "docs" / "presets.md").read_text().partition("## What an environment without a preset gets")
+    _, _, page = (ROOT / "docs" / "presets.md").read_text().partition("## What one recipe reaches without a race")
     lines = re.findall(r"^\| (\S+-v\d|score over all \d+) \|.*?\| (.*) \|$", page.partition("\n## ")[0], re.MULTILINE)
     order: Counter[str] = Counter()
     for tasks in (tasks_of("choose"), tasks_of("test")):

@@ -25,7 +25,7 @@ def one_training(generations: list[Generation], update_seconds: float = 0.0) -> 
 
 
 def short_training(seed: int, processes: int) -> Plan:
-    return plan_of(COSTS, choose_settings("HalfCheetah-v5", None, {"total_timesteps": 40_000}), 1000, seed, processes)
+    return plan_of(COSTS, choose_settings("HalfCheetah-v5", {"total_timesteps": 40_000}), 1000, seed, processes)
 
 
 def wall(plan: Plan, way: Way, cores: int, workers: int, spares: int = 0) -> float:
@@ -119,7 +119,7 @@ def test_the_oldest_open_request_comes_first() -> None:
 
 
 def test_the_horizon_grows_as_training_lets_it() -> None:
-    settings = choose_settings("HalfCheetah-v5", None, {"max_episode_steps": 1000})
+    settings = choose_settings("HalfCheetah-v5", {"max_episode_steps": 1000})
     cap, caps = EpisodeCap.start(settings), list[int]()
     assert cap is not None
     steps = np.full((1, 2), cap.steps)

@@ -45,7 +45,7 @@ SETTINGS: dict[str, Any] = {
 
 def _trained(generations: int = 2, **changes: Any) -> FastES:
     """A model after some generations."""
-    model = FastES("Toy-v0", n_workers=0, **{**SETTINGS, **changes})
+    model = FastES("Toy-v0", preset="default", n_workers=0, **{**SETTINGS, **changes})
     learn(model, generations)
     return model
 
@@ -137,7 +137,7 @@ def test_infinite_bounds_come_back(tmp_path: Path) -> None:
             super().__init__()
             self.action_space = gymnasium.spaces.Box(np.array([-np.inf, 0.0], np.float32), np.inf, (2,), np.float32)
 
-    with FastES(Unbounded, n_workers=0, **SETTINGS) as model:
+    with FastES(Unbounded, preset="default", n_workers=0, **SETTINGS) as model:
         model.save(tmp_path / "m")
         with load(tmp_path / "m", env=Unbounded) as again:
             assert again.policy_spec == model.policy_spec
@@ -614,7 +614,7 @@ def test_the_environment_of_a_checkpoint_cannot_name_code(
 
 
 def test_a_factory_is_asked_for(tmp_path: Path) -> None:
-    with FastES(partial(Toy, length=9), n_workers=0, **SETTINGS) as model:
+    with FastES(partial(Toy, length=9), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
         model.save(tmp_path / "m")
         expected, _ = model.predict(np.ones(3), deterministic=True)
@@ -628,7 +628,7 @@ def test_a_factory_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_env_kwargs_come_back(tmp_path: Path) -> None:
-    with FastES("Toy-v0", env_kwargs={"length": 8}, n_workers=0, **SETTINGS) as model:
+    with FastES("Toy-v0", preset="default", env_kwargs={"length": 8}, n_workers=0, **SETTINGS) as model:
         model.save(tmp_path / "m")
     with load(tmp_path / "m") as again:
         assert set(again.evaluate(5).lengths) == {8}
@@ -636,7 +636,7 @@ def test_env_kwargs_come_back(tmp_path: Path) -> None:
 
 def test_a_time_limit_comes_back(tmp_path: Path) -> None:
     limited = gymnasium.wrappers.TimeLimit(gymnasium.make("Toy-v0"), 5)
-    with FastES(limited, n_workers=0, **SETTINGS) as model:
+    with FastES(limited, preset="default", n_workers=0, **SETTINGS) as model:
         assert set(model.evaluate(5).lengths) == {5}
         model.save(tmp_path / "m")
     with load(tmp_path / "m") as again:
@@ -646,7 +646,7 @@ def test_a_time_limit_comes_back(tmp_path: Path) -> None:
 
 def test_an_environment_with_wrappers_is_asked_for(tmp_path: Path) -> None:
     wrapped = gymnasium.wrappers.TransformReward(gymnasium.make("Toy-v0"), lambda _: 1.0)
-    with FastES(wrapped, n_workers=0, **SETTINGS) as model:
+    with FastES(wrapped, preset="default", n_workers=0, **SETTINGS) as model:
         expected = model.evaluate(5)
         assert (expected.returns == expected.lengths).all()
         model.save(tmp_path / "m")

@@ -325,7 +325,7 @@ def test_play_prints_the_return_of_each_episode(run: Path, capsys: pytest.Captur
 
 
 def test_play_of_a_factory_environment_asks_for_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FastES(lambda: Toy(), n_workers=0, population_size=4, seed=0) as model:
+    with FastES(lambda: Toy(), preset="unbiased", n_workers=0, population_size=4, seed=0) as model:
         model.save(tmp_path / "m")
     assert main(["play", str(tmp_path / "m")]) == 2
     error = capsys.readouterr().err
@@ -342,7 +342,7 @@ def test_play_of_an_environment_that_is_not_registered_says_what_to_type(
 ) -> None:
     """Without a guess at an id that stands in the file: the command is the advice."""
     gymnasium.register("CartPole-v9", Toy)
-    with FastES("CartPole-v9", n_workers=0, population_size=4, seed=0) as model:
+    with FastES("CartPole-v9", preset="unbiased", n_workers=0, population_size=4, seed=0) as model:
         model.save(tmp_path / "m")
     del gymnasium.registry["CartPole-v9"]
     assert main(["play", str(tmp_path / "m")]) == 2
@@ -354,13 +354,15 @@ def test_play_of_an_environment_that_is_not_registered_says_what_to_type(
 
 def test_an_argument_of_the_environment_needs_no_env(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is put in front of those that the checkpoint has."""
-    with FastES("Toy-v0", n_workers=0, population_size=4, seed=0, env_kwargs={"length": 8, "noisy": True}) as model:
+    with FastES(
+        "Toy-v0", preset="unbiased", n_workers=0, population_size=4, seed=0, env_kwargs={"length": 8, "noisy": True}
+    ) as model:
         model.save(tmp_path / "m")
     more, less = ["--env-kwargs", "at_step=2"], ["--env-kwargs", "length=12"]
     for flags, kept in (([], True), (more, True), (less, False), (["--env", "Toy-v0", *more], False), ([*more, *less], False)):
         assert main(["play", str(tmp_path / "m"), "--episodes", "1", *flags]) == 0
         assert (", 8 steps" in capsys.readouterr().out) == kept
-    with FastES(lambda: Toy(), n_workers=0, population_size=4, seed=0) as model:
+    with FastES(lambda: Toy(), preset="unbiased", n_workers=0, population_size=4, seed=0) as model:
         model.save(tmp_path / "factory")
     assert main(["play", str(tmp_path / "factory"), "--env-kwargs", "length=8"]) == 2
     assert "fastes play" in capsys.readouterr().err
@@ -371,7 +373,7 @@ def test_arguments_of_an_environment_that_is_registered_when_it_is_needed(
 ) -> None:
     """As those of ale-py are."""
     gymnasium.register("Late-v0", Toy)
-    with FastES("Late-v0", n_workers=0, population_size=4, seed=0) as model:
+    with FastES("Late-v0", preset="unbiased", n_workers=0, population_size=4, seed=0) as model:
         model.save(tmp_path / "m")
     del gymnasium.registry["Late-v0"]
     monkeypatch.setattr("fastes.cli.saved_model.register_atari", lambda env_id: gymnasium.register(env_id, Toy))
@@ -390,7 +392,7 @@ def test_a_flag_that_is_typed_twice_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_arguments_that_a_file_may_not_name_are_to_be_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FastES("Toy-v0", n_workers=0, population_size=4, seed=0) as model:
+    with FastES("Toy-v0", preset="unbiased", n_workers=0, population_size=4, seed=0) as model:
         model.source.make_kwargs["path"] = "some/file.xml"
         model.save(tmp_path / "m")
     typed = ["play", str(tmp_path / "m")]
@@ -527,22 +529,24 @@ def test_a_preset_of_another_version_is_named(tmp_path: Path, capsys: pytest.Cap
     command = ["--runs", str(tmp_path), "--workers", "0", "--total-timesteps", "8", "--learning-rate", "0.1"]
     for env, told in (("Pendulum-v1", False), ("CartPole-v0", True)):
         assert main(["train", env, *command, "--population-size", "2", "--max-episode-steps", "4"]) == 0
-        assert ("--preset CartPole-v1" in capsys.readouterr().out) == told
+        assert ("CartPole-v0 has no preset (CartPole-v1 has one)" in capsys.readouterr().out) == told
     assert main(["train", "CartPole-v0", "--preset", "CartPole-v1", *command]) == 0
     assert "has no preset" not in capsys.readouterr().out
 
 
 def test_an_environment_without_a_preset_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = "Toy-v0 has no preset: these are the settings of 'general'\n"
     command = ["train", "Toy-v0", "--runs", str(tmp_path), "--workers", "0", "--total-timesteps", "8", "--population-size", "4"]
-    for flags, preset in (([], "general"), (["--net-arch", "3"], "default"), (["--policy", "MlpPolicy"], "default")):
+    race = "Toy-v0 has no preset: up to"
+    for flags, told in (
+        ([], race),
+        (["--policy", "MlpPolicy"], race),
+        (["--preset", "default"], "preset 'default': MlpPolicy"),
+        (["--trials", "1"], "preset 'linear': LinearPolicy"),
+    ):
         assert main([*command, *flags]) == 0
-        assert capsys.readouterr().out.count(line.replace("general", preset)) == 1
-    for preset, verbose, told in ((None, 1, line), (None, 0, ""), ("default", 1, "")):
-        FastES("Toy-v0", n_workers=0, preset=preset, verbose=verbose).close()
-        assert capsys.readouterr().out == told
-    FastES("CartPole-v0", n_workers=0, verbose=1).close()
-    assert "preset='CartPole-v1' takes those of another version" in capsys.readouterr().out
+        assert told in capsys.readouterr().out
+    FastES("Toy-v0", n_workers=0, verbose=1).close()
+    assert capsys.readouterr().out == "", "nothing is trained yet"
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -830,7 +834,7 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
         print("once")
         thetas = []
         for n_workers in (2, 0):
-            with FastES(Own, n_workers=n_workers, seed=0, population_size=4, max_episode_steps=100) as model:
+            with FastES(Own, preset="unbiased", n_workers=n_workers, seed=0, population_size=4, max_episode_steps=100) as model:
                 model.learn(200)
                 thetas.append(model.theta.tobytes())
         assert thetas[0] == thetas[1]
@@ -858,7 +862,7 @@ def test_an_exception_of_an_environment_defined_in_a_script_is_reported(tmp_path
             def step(self, action):
                 raise OwnError("my words")
 
-        FastES(Own, n_workers=2, seed=0, population_size=4).learn(200)
+        FastES(Own, preset="unbiased", n_workers=2, seed=0, population_size=4).learn(200)
     """
     result = run_script(script, tmp_path)
     assert result.returncode == 1
@@ -867,7 +871,7 @@ def test_an_exception_of_an_environment_defined_in_a_script_is_reported(tmp_path
 
 
 def test_a_failed_training_saves_what_it_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FastES("Toy-v0", n_workers=0, seed=1, population_size=4, policy_kwargs={"net_arch": [4]}) as model:
+    with FastES("Toy-v0", preset="default", n_workers=0, seed=1, population_size=4, policy_kwargs={"net_arch": [4]}) as model:
         model.learn(1)
         seed = int(model.strategy.ask().env_seed[0, 0])
     command = ["train", "Toy-v0", "--workers", "0", "--seed", "1", "--runs", str(tmp_path), "--quiet", *SMALL]
@@ -885,11 +889,11 @@ def test_module_and_command_are_the_same(tmp_path: Path) -> None:
     assert result.stdout == run_fastes("--version", cwd=tmp_path).stdout == f"fastes {__version__}\n"
 
 
-def test_help_shows_the_defaults_that_an_environment_without_a_preset_gets() -> None:
+def test_help_shows_the_values_of_the_plain_recipe() -> None:
     commands = next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
     helps = {action.dest: action.help for action in commands.choices["train"]._actions}
-    with FastES("Toy-v0", n_workers=0) as model, FastES("Toy-v0", "MlpPolicy", n_workers=0) as network:
-        for name, value in load_preset("general").items():
+    with FastES("Toy-v0", preset=None, n_workers=0) as model:
+        for name, value in load_preset("linear").items():
             assert getattr(model.settings, name) == value
-            other = f"; of a network: {getattr(network.settings, name)}" if name != "policy" else ""
-            assert helps[name].endswith(f"(default: {value}{other})"), name
+            if name != "policy_kwargs":
+                assert helps[name].endswith(f"(default: {value})"), name

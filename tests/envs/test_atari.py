@@ -151,7 +151,7 @@ def test_games_of_the_vector_environment_start_alone_each_with_its_seed(mode: st
 
 def test_a_vector_environment_that_answers_in_parts_is_refused() -> None:
     with pytest.raises(ValueError, match="answers for 1 of its 2 games"):
-        FastES(ale_py.AtariVectorEnv("pong", 2, batch_size=1))
+        FastES(ale_py.AtariVectorEnv("pong", 2, batch_size=1), preset="unbiased")
 
 
 def test_scores_are_those_of_sb3() -> None:
@@ -168,9 +168,9 @@ def test_scores_are_those_of_sb3() -> None:
     assert all(mine == theirs for mine, theirs in scores)
     assert sum(mine for mine, _ in scores) > 0
     with pytest.warns(UserWarning, match="EpisodicLifeEnv goes on"):
-        FastES(make_atari_env("FreewayNoFrameskip-v4"), "LinearPolicy")
+        FastES(make_atari_env("FreewayNoFrameskip-v4"), "LinearPolicy", preset="unbiased")
     with caught_warnings() as caught:
-        FastES(vec_env, "LinearPolicy")
+        FastES(vec_env, "LinearPolicy", preset="unbiased")
     assert not [each for each in caught if "EpisodicLifeEnv" in each]
 
 
@@ -350,15 +350,15 @@ def test_games_that_are_not_there() -> None:
     with pytest.raises(EnvironmentUnavailable, match="did you mean 'ALE/Pong-v5'"):
         FastES("ALE/Pogn-v5")
     with pytest.raises(EnvironmentUnavailable, match=r"did you mean 'ALE/Pong-v5'\?$"):
-        FastES("pong")
+        FastES("pong", preset="unbiased")
     for game in ("SpaceInvaders", "ALE/SpaceInvaders-v5", "SpaceInvadersNoFrameskip-v4", "SPACE_INVADERS"):
         with pytest.raises(ValueError, match=r"did you mean 'space_invaders'\?"):
             AtariGame(game)
     with pytest.raises(ValueError, match="did you mean 'pong' or"):
         AtariGame("Pogn")
     with pytest.raises(ValueError, match="game = None: fastes/Atari-v0 needs the name of a game's ROM"):
-        FastES("fastes/Atari-v0")
-    for make in (AtariGame, lambda game: FastES("fastes/Atari-v0", env_kwargs={"game": game})):
+        FastES("fastes/Atari-v0", preset="unbiased")
+    for make in (AtariGame, lambda game: FastES("fastes/Atari-v0", preset="unbiased", env_kwargs={"game": game})):
         with pytest.raises(ValueError, match="game = 5, of type int: fastes/Atari-v0 needs the name of a game's ROM"):
             make(5)
     env = AtariGame("pong")

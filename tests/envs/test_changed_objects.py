@@ -278,7 +278,7 @@ def test_what_cannot_be_carried_is_refused_by_name(n_workers: int, no_process: N
     env = gymnasium.make(ID)
     env.unwrapped.config["lock"] = threading.Lock()
     with pytest.raises(ValueError, match="was changed after it was made") as caught:
-        FastES(env, n_workers=n_workers, **SETTINGS)
+        FastES(env, preset="default", n_workers=n_workers, **SETTINGS)
     said = str(caught.value)
     assert "env.unwrapped.config" in said
     assert f"env = gymnasium.make({ID!r})" in said
@@ -300,7 +300,10 @@ def test_an_object_that_a_function_holds_keeps_what_was_set() -> None:
     ):
         sent = cloudpickle.loads(cloudpickle.dumps(make_env_source(factory)))
         assert rewards(sent()) == expected
-    with FastES(closure, n_workers=1, **SETTINGS) as model, FastES(closure, n_workers=0, **SETTINGS) as serial:
+    with (
+        FastES(closure, preset="default", n_workers=1, **SETTINGS) as model,
+        FastES(closure, preset="default", n_workers=0, **SETTINGS) as serial,
+    ):
         assert model.evaluate(2).mean == serial.evaluate(2).mean
 
 

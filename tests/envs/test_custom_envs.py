@@ -159,7 +159,7 @@ def test_images_that_are_too_small_are_answered() -> None:
     with pytest.raises(
         ValueError, match=r"cnn = 'a3c' does not fit .*kernel of 8 x 8, and the image is 4 x 4.*\(filters, kernel"
     ):
-        FastES("CnnPolicy", lambda: Mine(spaces.Box(0, 255, (4, 4, 3), np.uint8)), n_workers=0)
+        FastES("CnnPolicy", lambda: Mine(spaces.Box(0, 255, (4, 4, 3), np.uint8)), preset="default", n_workers=0)
 
 
 def test_observations_of_nan_are_warned_of() -> None:

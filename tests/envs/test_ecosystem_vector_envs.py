@@ -175,7 +175,7 @@ def test_envpool_that_answers_for_a_part_is_refused() -> None:
     envpool = pytest.importorskip("envpool")
     env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=4, batch_size=2)
     with pytest.raises(ValueError, match=r"batch_size = 2.*Leave batch_size out"):
-        FastES(env)
+        FastES(env, preset="unbiased")
 
 
 @pytest.mark.filterwarnings("ignore:.*precision lowered")

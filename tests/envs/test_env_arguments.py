@@ -115,7 +115,7 @@ ARGUMENTS: dict[str, tuple[Any, float, str]] = {  # value, its worth, its words
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_arguments_that_are_not_json_are_trained_copied_and_saved(name: str, sums: str, tmp_path: Path) -> None:
     value, expected, words = ARGUMENTS[name]
-    with FastES(sums, n_workers=0, env_kwargs={"data": value, "length": 2}, **SETTINGS) as model:
+    with FastES(sums, preset="default", n_workers=0, env_kwargs={"data": value, "length": 2}, **SETTINGS) as model:
         if math.isfinite(expected):
             learn(model, 1)
         for each in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
@@ -141,7 +141,7 @@ def test_what_is_registered_with_such_arguments_is_rebuilt_by_id(name: str, tmp_
     gymnasium.register("Registered-v0", Sums, kwargs={"data": value})
     try:
         for env in ("Registered-v0", gymnasium.make("Registered-v0"), gymnasium.spec("Registered-v0")):
-            with FastES(env, n_workers=0, **SETTINGS) as model:
+            with FastES(env, preset="default", n_workers=0, **SETTINGS) as model:
                 model.save(tmp_path / "m")
             assert read_checkpoint(tmp_path / "m.zip").data["env"] == {"id": "Registered-v0", "kwargs": {}}
             with FastES.load(tmp_path / "m", n_workers=0) as loaded:
@@ -155,7 +155,7 @@ def test_tables_of_pandas(sums: str, tmp_path: Path) -> None:
     one, other = (pandas.DataFrame({"a": [1.0, last]}) for last in (2.0, 3.0))
     assert same(one, one.copy())
     assert not same(one, other)
-    with FastES(gymnasium.make(sums, data=one), n_workers=0, **SETTINGS) as model:
+    with FastES(gymnasium.make(sums, data=one), preset="default", n_workers=0, **SETTINGS) as model:
         assert copy.deepcopy(model).evaluate(1).returns[0] == 9.0
         model.save(tmp_path / "m")
     assert read_checkpoint(tmp_path / "m.zip").data["env"]["lost"] == {"data": "a DataFrame"}
@@ -165,7 +165,7 @@ def test_objects_with_such_arguments_train_the_same_in_workers(sums: str) -> Non
     env = gymnasium.make(sums, data=Frame([1.0, 0.5]))
     returns = []
     for n_workers in (0, 1):
-        with FastES(env, n_workers=n_workers, **SETTINGS) as model:
+        with FastES(env, preset="default", n_workers=n_workers, **SETTINGS) as model:
             returns.append(learn(model, 1)[0].return_mean)
     assert returns == [4.5, 4.5]
 
@@ -178,7 +178,7 @@ def test_the_commands_train_and_say_what_is_missing(sums: str, tmp_path: Path, c
         assert main(["eval", str(tmp_path / "Registered-v0" / "1"), "--episodes", "1", "--workers", "0"]) == 0
     finally:
         del gymnasium.registry["Registered-v0"]
-    with FastES(sums, n_workers=0, env_kwargs={"data": np.ones(2)}, **SETTINGS) as model:
+    with FastES(sums, preset="default", n_workers=0, env_kwargs={"data": np.ones(2)}, **SETTINGS) as model:
         model.save(tmp_path / "m")
     capsys.readouterr()
     assert main(["eval", str(tmp_path / "m.zip"), "--episodes", "1", "--workers", "0"]) == 2
@@ -191,7 +191,7 @@ def test_the_commands_train_and_say_what_is_missing(sums: str, tmp_path: Path, c
 def test_a_damaged_list_of_what_was_lost_is_an_error(lost: Any, sums: str, tmp_path: Path) -> None:
     from fastes.checkpoints.writer import write_checkpoint
 
-    with FastES(sums, n_workers=0, **SETTINGS) as model:
+    with FastES(sums, preset="default", n_workers=0, **SETTINGS) as model:
         model.save(tmp_path / "m")
     checkpoint = read_checkpoint(tmp_path / "m.zip")
     checkpoint.data["env"]["lost"] = lost
@@ -201,7 +201,7 @@ def test_a_damaged_list_of_what_was_lost_is_an_error(lost: Any, sums: str, tmp_p
 
 
 def test_the_reason_why_nothing_is_kept_is_in_the_file(tmp_path: Path) -> None:
-    with FastES(lambda: Sums(1.0), n_workers=0, **SETTINGS) as model:
+    with FastES(lambda: Sums(1.0), preset="default", n_workers=0, **SETTINGS) as model:
         model.save(tmp_path / "m")
     with (
         FastES.load(tmp_path / "m", n_workers=0) as loaded,

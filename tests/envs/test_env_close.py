@@ -130,7 +130,7 @@ def assert_all_ended(log: Path, at_least: int) -> None:
 @pytest.mark.parametrize("how", ["program", "fork"])
 def test_closing_a_model_closes_its_environments(how: str, n_workers: int, log: Path) -> None:
     """A process that was forked must end by SIGTERM, or its environment waits for it without end."""
-    with FastES(partial(Simulated, str(log), how), n_workers=n_workers, **SETTINGS) as model:
+    with FastES(partial(Simulated, str(log), how), preset="default", n_workers=n_workers, **SETTINGS) as model:
         learn_with_all(model, 2)
         assert len(started(log)) == max(1 + n_workers, 2)
         begun = time.monotonic()
@@ -139,7 +139,7 @@ def test_closing_a_model_closes_its_environments(how: str, n_workers: int, log: 
 
 
 def test_workers_of_an_idle_pool_end_by_themselves() -> None:
-    with FastES(Toy, n_workers=2, **SETTINGS) as model:
+    with FastES(Toy, preset="default", n_workers=2, **SETTINGS) as model:
         learn_with_all(model, 1)
         pool: Any = model.evaluator.pool
         workers = list(pool.workers.values())
@@ -170,7 +170,7 @@ def test_workers_in_the_middle_of_an_episode_close_their_environments(
             os.kill(os.getpid(), signal.SIGINT)
 
     meddler = threading.Thread(target=meddle)
-    with FastES(partial(Waiting, str(log), **habits), n_workers=2, **SETTINGS) as model:
+    with FastES(partial(Waiting, str(log), **habits), preset="default", n_workers=2, **SETTINGS) as model:
         meddler.start()
         with caught_warnings() as messages, pytest.raises(WorkerError if end == "error" else KeyboardInterrupt):
             learn(model, 2)
@@ -193,7 +193,7 @@ def test_a_worker_that_hangs_closes_its_environment_before_it_is_replaced(
 
 
 def test_a_stopped_worker_is_waited_for_by_nobody(log: Path) -> None:
-    with FastES(partial(Simulated, str(log)), n_workers=2, **SETTINGS) as model:
+    with FastES(partial(Simulated, str(log)), preset="default", n_workers=2, **SETTINGS) as model:
         learn_with_all(model, 1)
         pool: Any = model.evaluator.pool
         os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
@@ -209,7 +209,7 @@ def test_a_close_that_raises_or_prints_does_no_harm(
 ) -> None:
     env = partial(Simulated, str(log), closing=closing, worker_only=os.getpid())
     begun = time.monotonic()
-    with caught_warnings() as messages, FastES(env, n_workers=2, **SETTINGS) as model:
+    with caught_warnings() as messages, FastES(env, preset="default", n_workers=2, **SETTINGS) as model:
         records = learn_with_all(model, 4)
     assert time.monotonic() - begun < 60.0
     assert messages == []
@@ -225,7 +225,7 @@ def test_a_close_that_hangs_is_ended_with_one_warning(log: Path, undisturbed: Re
     together: list[int] = []
     monkeypatch.setattr(process_pool, "see_off", lambda workers, show: together.append(len(workers)) or see_off(workers, show))
     env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
-    with caught_warnings() as messages, FastES(env, n_workers=3, **SETTINGS) as model:
+    with caught_warnings() as messages, FastES(env, preset="default", n_workers=3, **SETTINGS) as model:
         records = learn_with_all(model, 4)
     assert together == [3], "all are waited for together"
     assert_same_records(undisturbed.records, records)
@@ -296,7 +296,7 @@ def test_an_environment_that_is_built_anew_is_closed_before(n_workers: int, log:
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_an_environment_that_raised_is_closed(n_workers: int, log: Path) -> None:
     env = partial(Simulated, str(log), fail_seeds=[seed_of(0, 1)])
-    with FastES(env, n_workers=n_workers, **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=n_workers, **SETTINGS) as model:
         with pytest.raises(WorkerError):
             learn(model, 1)
         assert [pid for pid in started(log) if alive(pid)] == []
@@ -313,7 +313,10 @@ def test_an_environment_that_cannot_be_used_is_closed(n_workers: int, log: Path)
             if len(started(Path(self.log))) > 1:
                 del self.observation_space
 
-    with FastES(partial(Changing, str(log)), n_workers=n_workers, **SETTINGS) as model, pytest.raises(Exception):  # noqa: B017
+    with (
+        FastES(partial(Changing, str(log)), preset="default", n_workers=n_workers, **SETTINGS) as model,
+        pytest.raises(Exception),  # noqa: B017
+    ):
         learn(model, 1)
     assert_all_ended(log, 2)
 
@@ -332,7 +335,7 @@ class Slow(Simulated):
 def test_an_environment_that_is_being_built_is_closed_when_it_is_whole(log: Path, tmp_path: Path) -> None:
     (tmp_path / "slow").touch()
     env = partial(Slow, str(log), str(tmp_path / "slow"), os.getpid())
-    with FastES(env, n_workers=2, **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=2, **SETTINGS) as model:
         model.evaluator.start()
         wait_until(lambda: (tmp_path / "slow").read_text().count("building") == 2, "two workers build")
     assert_all_ended(log, 3)
@@ -349,7 +352,7 @@ def test_an_interrupt_while_an_environment_is_built_anew_leaves_none(log: Path, 
         os.kill(os.getpid(), signal.SIGINT)
 
     sender = threading.Thread(target=interrupt)
-    with FastES(env, n_workers=2, **{**SETTINGS, "on_env_error": "penalise"}) as model, caught_warnings():
+    with FastES(env, preset="default", n_workers=2, **{**SETTINGS, "on_env_error": "penalise"}) as model, caught_warnings():
         learn_with_all(model, 1)
         slow.touch()
         sender.start()
@@ -363,7 +366,7 @@ def test_an_interrupt_while_an_environment_is_built_anew_leaves_none(log: Path, 
 def test_the_warning_of_a_close_that_hangs_comes_before_an_interrupt(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastes.pools.processes.worker_process.CLOSE_SECONDS", 1.0)
     env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
-    model = FastES(env, n_workers=1, **SETTINGS)
+    model = FastES(env, preset="default", n_workers=1, **SETTINGS)
     learn_with_all(model, 1)
 
     def interrupted(*arguments: Any) -> Any:
@@ -445,7 +448,7 @@ class Unclosable(Toy):
 @pytest.mark.parametrize("how", ["raise", "exit"])
 def test_what_close_raises_here_is_a_warning(how: str, n_workers: int, undisturbed: Result) -> None:
     env = partial(Unclosable, how)
-    with caught_warnings() as messages, FastES(env, n_workers=n_workers, **SETTINGS) as model:
+    with caught_warnings() as messages, FastES(env, preset="default", n_workers=n_workers, **SETTINGS) as model:
         records = learn(model, 4)
         assert len(model.evaluate(2).returns) == 2
         assert model.replay(5, 0).length > 0

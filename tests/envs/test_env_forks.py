@@ -103,7 +103,8 @@ from test_env_forks import Forking
 from training import learn
 from fastes import FastES
 
-with FastES(partial(Forking, {log!r}), n_workers={n_workers}, on_env_error={on_env_error!r}, **SETTINGS) as model:
+settings = {{"preset": "default", "n_workers": {n_workers}, "on_env_error": {on_env_error!r}, **SETTINGS}}
+with FastES(partial(Forking, {log!r}), **settings) as model:
     learn(model, 4)
 print(hashlib.sha256(model.theta.tobytes()).hexdigest())
 """
@@ -137,7 +138,7 @@ def test_a_copy_that_an_import_forks_in_a_worker_ends(undisturbed: Result, tmp_p
             from forks_at_import import Toy
             return Toy()
 
-        with FastES(make, n_workers=2, **SETTINGS) as model:
+        with FastES(make, preset="default", n_workers=2, **SETTINGS) as model:
             learn(model, 4)
         print(hashlib.sha256(model.theta.tobytes()).hexdigest())
     """
@@ -161,7 +162,7 @@ class Deaf(Toy):
 
 def test_a_worker_that_is_alive_and_silent_is_replaced(undisturbed: Result, tmp_path: Path) -> None:
     env = partial(Deaf, marker=str(tmp_path / "marker"))
-    with caught_warnings() as messages, FastES(env, n_workers=1, step_timeout=1.0, **SETTINGS) as model:
+    with caught_warnings() as messages, FastES(env, preset="default", n_workers=1, step_timeout=1.0, **SETTINGS) as model:
         records = learn(model, 4)
     assert any("hung" in message for message in messages)
     assert_same_records(undisturbed.records, records)

@@ -218,7 +218,7 @@ def test_what_a_wrapper_has_learned_is_not_shared() -> None:
 @pytest.mark.parametrize("as_function", [False, True])
 def test_statistics_of_wrappers_are_warned_of(as_function: bool) -> None:
     made: Any = lambda: wrappers.NormalizeObservation(pendulum())  # noqa: E731
-    with caught_warnings() as messages, FastES(made if as_function else made(), n_workers=0, **SETTINGS):
+    with caught_warnings() as messages, FastES(made if as_function else made(), preset="default", n_workers=0, **SETTINGS):
         pass
     (message,) = [m for m in messages if "NormalizeObservation keeps" in m]
     assert "number of workers" in message
@@ -233,12 +233,12 @@ def test_a_wrappers_warning_points_at_the_line_of_the_user(tmp_path: Path) -> No
     """And where warnings are errors, the environment is closed."""
     made: Any = lambda: wrappers.NormalizeObservation(pendulum())  # noqa: E731
     words = "keeps statistics from one episode"
-    with FastES(pendulum, n_workers=0, population_size=4, seed=0) as model:
+    with FastES(pendulum, preset="unbiased", n_workers=0, population_size=4, seed=0) as model:
         model.save(tmp_path / "m.zip")
         uses = (
             lambda: model.set_env(made),
             lambda: FastES.load(tmp_path / "m.zip", env=made, n_workers=0).close(),
-            lambda: FastES(made, n_workers=0, population_size=4, seed=0).close(),
+            lambda: FastES(made, preset="unbiased", n_workers=0, population_size=4, seed=0).close(),
         )
         for use in uses:
             with pytest.warns(UserWarning, match=words) as caught:
@@ -252,7 +252,7 @@ def test_a_wrappers_warning_points_at_the_line_of_the_user(tmp_path: Path) -> No
             Closing.closed += 1
             super().close()
 
-    with FastES(pendulum, n_workers=0, population_size=4, seed=0) as model, warnings.catch_warnings():
+    with FastES(pendulum, preset="unbiased", n_workers=0, population_size=4, seed=0) as model, warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match=words):
             model.set_env(lambda: Closing(pendulum()))
@@ -281,13 +281,13 @@ def test_an_environment_that_cannot_be_rebuilt_is_refused(name: str, no_process:
     make, words = BEYOND[name]
     for n_workers in (0, 2):
         with pytest.raises(ValueError, match="pass a function that builds it") as caught:
-            FastES(make(), n_workers=n_workers, **SETTINGS)
+            FastES(make(), preset="default", n_workers=n_workers, **SETTINGS)
         assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
 def test_a_spec_with_a_wrapper_that_cannot_be_rebuilt_is_refused() -> None:
     with pytest.raises(ValueError, match="pass a function that builds it") as caught:
-        FastES(NotRecorded(pendulum()).spec, **SETTINGS)
+        FastES(NotRecorded(pendulum()).spec, preset="default", **SETTINGS)
     assert "NotRecorded" in str(caught.value)
 
 
@@ -330,7 +330,7 @@ def test_env_kwargs_reach_the_environment(env: str, n_workers: int) -> None:
         "wrapped": lambda: wrappers.ClipAction(gymnasium.make("Toy-v0")),
         "spec": lambda: gymnasium.spec("Toy-v0"),
     }.get(env, lambda: env)()
-    with FastES(given, n_workers=n_workers, env_kwargs={"length": 8}, **SETTINGS) as model:
+    with FastES(given, preset="default", n_workers=n_workers, env_kwargs={"length": 8}, **SETTINGS) as model:
         assert set(model.evaluate(6).lengths) == {8}
         assert {record.episode_length for record in learn(model, 1)} == {8.0}
 
@@ -363,7 +363,7 @@ def takes() -> Iterator[str]:
 @pytest.mark.parametrize("n_workers", [0, 1])
 def test_arguments_that_an_environment_changes_are_the_same_for_the_next(takes: str, n_workers: int, tmp_path: Path) -> None:
     kwargs = {"config": {"steps": 4}}
-    with FastES(takes, n_workers=n_workers, env_kwargs=kwargs, **SETTINGS) as model:
+    with FastES(takes, preset="default", n_workers=n_workers, env_kwargs=kwargs, **SETTINGS) as model:
         assert set(model.evaluate(3).lengths) == {4}
         model.save(tmp_path / "m")
     assert kwargs == {"config": {"steps": 4}}
@@ -374,7 +374,7 @@ def test_arguments_that_an_environment_changes_are_the_same_for_the_next(takes: 
 def test_arguments_that_json_changes_are_asked_for(takes: str, tmp_path: Path) -> None:
     """Numbers as keys come back as texts."""
     for config, rebuilds in (({"steps": 4, 0: 1.0}, False), ({"steps": 4, "pair": (1, [2, (3,)])}, True)):
-        with FastES(takes, n_workers=0, env_kwargs={"config": config}, **SETTINGS) as model:
+        with FastES(takes, preset="default", n_workers=0, env_kwargs={"config": config}, **SETTINGS) as model:
             model.save(tmp_path / "m")
         with FastES.load(tmp_path / "m", n_workers=0) as model:
             if rebuilds:
@@ -391,7 +391,7 @@ def test_an_environment_without_a_limit_has_none_when_it_is_loaded(given: str, t
     spec = EnvSpec(name, gymnasium.spec(name).entry_point)
     env = {"object": gymnasium.make(name, **without), "spec": spec, "kwargs": name}[given]
     more = {"env_kwargs": without} if given == "kwargs" else {}
-    with FastES(env, n_workers=0, max_episode_steps=203, **more, **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=0, max_episode_steps=203, **more, **SETTINGS) as model:
         assert set(model.evaluate(1).lengths) == {203}
         model.save(tmp_path / "m")
     checkpoint = read_checkpoint(tmp_path / "m.zip")
@@ -410,7 +410,7 @@ def test_a_window_in_each_worker_is_refused_later_too(way: str, tmp_path: Path) 
         env.unwrapped.render_mode = "human"
         return env
 
-    with FastES("Toy-v0", n_workers=1, **SETTINGS) as model:
+    with FastES("Toy-v0", preset="default", n_workers=1, **SETTINGS) as model:
         model.save(tmp_path / "m")
         with pytest.raises(ValueError, match="would open a window"):
             model.set_env(shown) if way == "set_env" else FastES.load(tmp_path / "m", shown, 1)
@@ -467,7 +467,8 @@ OWN = """
     def same_with_workers(make):
         results = []
         for n_workers in (2, 0):
-            with FastES(make(), n_workers=n_workers, seed=0, population_size=4, target_return="none") as model:
+            settings = dict(preset="unbiased", seed=0, population_size=4, target_return="none")
+            with FastES(make(), n_workers=n_workers, **settings) as model:
                 model.learn(200)
                 results.append((model.theta.tobytes(), [r for r, _ in model.last_episodes]))
         assert results[0] == results[1], results

@@ -53,7 +53,7 @@ class Changing(AnySpaces):
 def test_other_spaces_are_an_error_with_both(name: str, n_workers: int, tmp_path: Path) -> None:
     first, later = CHANGES[name]
     log = tmp_path / "log"
-    with FastES(partial(Changing, str(log), first, later), n_workers=n_workers, **SETTINGS) as model:
+    with FastES(partial(Changing, str(log), first, later), preset="default", n_workers=n_workers, **SETTINGS) as model:
         with pytest.raises((ValueError, WorkerError)) as caught:
             learn(model, 1)
         assert model.generation == 0
@@ -97,7 +97,10 @@ def test_an_environment_that_is_built_anew_is_compared(n_workers: int, tmp_path:
                     self.action_space = spaces.Box(-1.0, 1.0, (5,), np.float32)
 
     settings = {**SETTINGS, "on_env_error": "penalise"}
-    with FastES(Growing, n_workers=n_workers, **settings) as model, pytest.raises(WorkerError, match=r"\(5,\)"):
+    with (
+        FastES(Growing, preset="default", n_workers=n_workers, **settings) as model,
+        pytest.raises(WorkerError, match=r"\(5,\)"),
+    ):
         learn(model, 1)
 
 
@@ -133,7 +136,7 @@ def test_a_policy_that_acts_in_any_space_is_no_error(n_workers: int, tmp_path: P
 
     policy = CallablePolicy(act, num_params=2)
     settings = {name: value for name, value in SETTINGS.items() if name != "policy_kwargs"}
-    with FastES("Toy-v0", policy, n_workers=n_workers, **settings) as model:
+    with FastES("Toy-v0", policy, preset="default", n_workers=n_workers, **settings) as model:
         learn(model, 1)
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", policy=policy, n_workers=n_workers) as model:

@@ -67,7 +67,7 @@ def test_a_speed_that_is_none_is_refused(max_speed: float) -> None:
     with pytest.raises(ValueError, match="max_speed"):
         EvolutionStrategy(np.zeros(3), optimizer="clipup", max_speed=max_speed)
     with pytest.raises(ValueError, match="max_speed"):
-        FastES("Toy-v0", max_speed=max_speed, n_workers=0)
+        FastES("Toy-v0", preset="unbiased", max_speed=max_speed, n_workers=0)
 
 
 @pytest.mark.parametrize("changes", [{}, {"max_speed": 0.02}, {"learning_rate": "lin_0.2_0.01"}], ids=label)
@@ -83,7 +83,7 @@ def test_a_training_moves_at_that_speed(changes: dict[str, Any]) -> None:
 def test_a_file_of_another_optimizer_is_refused(tmp_path: Path) -> None:
     """SGD's velocity is no step: a training would jump."""
     for number, (saved, loaded) in enumerate((("sgd", "clipup"), ("clipup", "sgd"))):
-        with FastES("Toy-v0", n_workers=0, seed=1, optimizer=saved, population_size=4) as model:
+        with FastES("Toy-v0", preset="unbiased", n_workers=0, seed=1, optimizer=saved, population_size=4) as model:
             learn(model, 2)
             model.save(tmp_path / str(number))
         with pytest.raises(CheckpointMismatch, match=f"optimizer = '{loaded}' cannot change on loading.* has '{saved}'"):

@@ -47,7 +47,7 @@ def assert_spec_stays(make: Callable[[list[Callable[[], Any]]], Any]) -> None:
 
     env = make([changed] * 2)
     try:
-        with FastES(env, seed=1, population_size=4, learning_rate=0.05) as model:
+        with FastES(env, preset="unbiased", seed=1, population_size=4, learning_rate=0.05) as model:
             assert model.source.name == "CartPole-v1"
             learn(model, 1)
             assert not model.source.rebuilds

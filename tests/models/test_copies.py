@@ -30,7 +30,7 @@ COPIERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("kind", COPIERS)
 def test_a_copy_trains_as_the_original(kind: str, undisturbed: Result) -> None:
-    with FastES(toy(), n_workers=2, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=2, **SETTINGS) as model:
         records = learn(model, 2)
         with COPIERS[kind](model) as twin:
             assert_same_state(model.snapshot(), twin.snapshot())
@@ -78,7 +78,7 @@ def test_functions_travel_with_a_copy() -> None:
 
 def test_a_copy_made_in_a_callback_is_that_generation(undisturbed: Result) -> None:
     copies: list[FastES] = []
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         records = learn(model, 4, on_record=lambda record: copies.append(copy.deepcopy(model)))
     assert [twin.generation for twin in copies] == [1, 2, 3, 4]
     records[2:] = learn(copies[1], 4)
@@ -89,7 +89,7 @@ def test_a_copy_made_in_a_callback_is_that_generation(undisturbed: Result) -> No
 
 def test_vector_environments_with_processes_stay_behind() -> None:
     envs = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="async")
-    with FastES(envs, seed=1, target_return="none", population_size=4) as model:
+    with FastES(envs, preset="unbiased", seed=1, target_return="none", population_size=4) as model:
         model.learn(100)
         with copy.deepcopy(model) as twin:
             assert twin.theta.tobytes() == model.theta.tobytes()
@@ -104,7 +104,7 @@ def test_vector_environments_that_lose_what_they_wrap_stay_behind() -> None:
     """VecNormalize is pickled without the environment in it."""
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
     envs = vec_env.VecNormalize(vec_env.DummyVecEnv([lambda: gymnasium.make("CartPole-v1")]))
-    with FastES(envs, seed=1, target_return="none", population_size=4) as model:
+    with FastES(envs, preset="unbiased", seed=1, target_return="none", population_size=4) as model:
         with copy.deepcopy(model) as twin:
             assert twin.theta.tobytes() == model.theta.tobytes()
             with pytest.raises(ValueError, match=r"VecNormalize.* left behind .*set_env"):
@@ -165,7 +165,7 @@ def test_a_second_thread_gets_an_error_and_does_no_harm(call: str, undisturbed: 
         told.wait(60)
         assert model.evaluate(1).returns.size == 1, "the thread that trains may evaluate"
 
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         thread = threading.Thread(target=other, name="second")
         thread.start()
         records = learn(model, 4, on_record=on_record)
@@ -178,7 +178,7 @@ def test_a_second_thread_gets_an_error_and_does_no_harm(call: str, undisturbed: 
 
 
 def test_threads_one_after_the_other_may_train() -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         for _ in range(2):
             thread = threading.Thread(target=learn, args=(model, model.generation + 1))
             thread.start()
@@ -189,7 +189,7 @@ def test_threads_one_after_the_other_may_train() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_fork_while_a_thread_trains_is_free_of_it() -> None:
     """The child has no such thread: nobody would ever let it in."""
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         reading, go_on = threading.Event(), threading.Event()
 
         def pause(record: Any) -> None:

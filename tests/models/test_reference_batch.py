@@ -26,9 +26,9 @@ from fastes.policies.layers import REFERENCE_SIZE
 
 def test_the_batch_is_what_a_random_policy_sees_of_as_many_episodes_as_it_takes() -> None:
     with (
-        FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model,
-        FastES(Dots, n_workers=0, seed=1, **SETTINGS) as same,
-        FastES(Dots, n_workers=0, seed=2, **SETTINGS) as other,
+        FastES(Dots, preset="default", n_workers=0, seed=1, **SETTINGS) as model,
+        FastES(Dots, preset="default", n_workers=0, seed=1, **SETTINGS) as same,
+        FastES(Dots, preset="default", n_workers=0, seed=2, **SETTINGS) as other,
     ):
         batch = model.training.reference
         assert (batch.shape, batch.dtype) == ((REFERENCE_SIZE, 8, 9, 2), np.uint8)
@@ -48,7 +48,7 @@ def test_a_file_brings_its_batch_with_it(tmp_path: Path) -> None:
             return super()._shown() // 2
 
     image = Dots().observation_space.sample()
-    with FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model:
+    with FastES(Dots, preset="default", n_workers=0, seed=1, **SETTINGS) as model:
         expected = model.predict(image, deterministic=True)[0]
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", Dark, n_workers=0) as loaded:
@@ -57,7 +57,7 @@ def test_a_file_brings_its_batch_with_it(tmp_path: Path) -> None:
 
 
 def test_policies_without_batch_normalisation_draw_and_keep_none(tmp_path: Path) -> None:
-    with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": SMALL}) as model:
+    with FastES(Dots, preset="default", n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": SMALL}) as model:
         assert model.training.reference is None
         model.save(tmp_path / "m")
     assert set(read_checkpoint(tmp_path / "m").arrays) == {"trainings"}
@@ -83,7 +83,7 @@ def test_values_without_end_that_an_environment_shows_survive_a_file(normalize_o
 @pytest.mark.parametrize("damage", ["missing", "shape", "dtype", "empty", "another policy's"])
 def test_a_damaged_batch_is_refused(damage: str, tmp_path: Path) -> None:
     kwargs = SMALL if damage == "another policy's" else NORMED
-    with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": kwargs}) as model:
+    with FastES(Dots, preset="default", n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": kwargs}) as model:
         data, arrays = model.snapshot()
     batch = arrays.pop("reference", {"observations": np.zeros((3, 8, 9, 2), np.uint8)})["observations"]
     changed = {
@@ -135,11 +135,11 @@ def test_the_batch_rests_on_the_seed_alone(num_envs: int) -> None:
     for before in (1, 2):
         np.random.seed(before)  # noqa: NPY002
         env = SyncVectorEnv([Drawing] * num_envs) if num_envs else Drawing
-        with FastES(env, n_workers=None if num_envs else 0, seed=1, **SETTINGS) as model:
+        with FastES(env, preset="default", n_workers=None if num_envs else 0, seed=1, **SETTINGS) as model:
             batches.append(model.training.reference.tobytes())
     assert batches[0] == batches[1]
     if num_envs == 1:
-        with FastES(Drawing, n_workers=0, seed=1, **SETTINGS) as model:
+        with FastES(Drawing, preset="default", n_workers=0, seed=1, **SETTINGS) as model:
             assert model.training.reference.tobytes() == batches[0]
 
 
@@ -169,7 +169,7 @@ def test_failures_that_are_penalised_leave_a_batch() -> None:
     Failing.built = 0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        models = [FastES(Failing, n_workers=0, seed=1, on_env_error="penalise", **SETTINGS) for _ in range(2)]
+        models = [FastES(Failing, preset="default", n_workers=0, seed=1, on_env_error="penalise", **SETTINGS) for _ in range(2)]
     messages = [str(each.message) for each in caught]
     assert len(messages) == 2, "one of each model's kinds"
     assert "OSError: no step: the rest of this episode is left out" in messages[0]
@@ -189,7 +189,7 @@ def test_other_failures_say_where_they_were() -> None:
     ):
         told = pytest.warns() if "on_env_error" in kwargs else contextlib.nullcontext()
         with told, pytest.raises(WorkerError, match=rf"OSError: {said}\n\[.*reference batch .* seed \d+\]") as raised:
-            FastES(env, seed=1, **kwargs, **SETTINGS)
+            FastES(env, preset="default", seed=1, **kwargs, **SETTINGS)
         assert f"seed {raised.value.env_seed}]" in str(raised.value)
         assert isinstance(raised.value.__cause__, OSError)
 
@@ -206,14 +206,14 @@ def test_the_batch_holds_values_of_every_dtype_that_was_seen() -> None:
             image, *rest = super().step(action)
             return (image / 256).astype(np.float32), *rest
 
-    with FastES(Late, n_workers=0, seed=1, **SETTINGS) as model:
+    with FastES(Late, preset="default", n_workers=0, seed=1, **SETTINGS) as model:
         batch = model.training.reference
         assert batch.dtype == np.float32
         assert len(np.unique(batch)) == 4, "0, 20, 250, 255 of 256"
 
 
 def test_batches_of_several_dtypes_lie_side_by_side() -> None:
-    with FastES(Dots, n_workers=0, seed=1, **SETTINGS) as model:
+    with FastES(Dots, preset="default", n_workers=0, seed=1, **SETTINGS) as model:
         images = model.training.reference
         batches = images, (images / 256).astype(np.float32)
         spec = model.evaluator.pool_spec()
@@ -229,7 +229,7 @@ def test_an_environment_that_is_false_is_played() -> None:
         def __len__(self) -> int:
             return 0
 
-    with FastES(Empty, n_workers=0, seed=1, **SETTINGS) as model:
+    with FastES(Empty, preset="default", n_workers=0, seed=1, **SETTINGS) as model:
         assert len(model.training.reference) == REFERENCE_SIZE
 
 

@@ -46,10 +46,10 @@ def test_a_replayed_job_is_the_one_that_was_trained_on(
 
     monkeypatch.setattr(SerialPool, "submit", noting)
     monkeypatch.setattr(SerialPool, "collect", watched)
-    with FastES(toy(), n_workers=0, **{**SETTINGS, **changes}) as model:
+    with FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, **changes}) as model:
         model.learn(2000, lambda m, r: r.generation < 3)
         trained = generations[2]
-    with FastES(toy(), n_workers=n_workers, **{**SETTINGS, **changes}) as model:
+    with FastES(toy(), preset="default", n_workers=n_workers, **{**SETTINGS, **changes}) as model:
         model.learn(2000, lambda m, r: r.generation < 2)
         before = model.snapshot()
         for job in range(2 * PAIRS):
@@ -63,7 +63,7 @@ def test_a_replayed_job_is_the_one_that_was_trained_on(
 
 
 def test_the_error_says_how_and_the_replay_raises_the_exception_itself(tmp_path: Path) -> None:
-    with FastES(toy(fail_seeds=[seed_of(2, 1)]), n_workers=2, **SETTINGS) as model:
+    with FastES(toy(fail_seeds=[seed_of(2, 1)]), preset="default", n_workers=2, **SETTINGS) as model:
         with pytest.raises(WorkerError) as caught:
             learn(model, 4)
         model.save(tmp_path / "m")
@@ -80,7 +80,9 @@ def test_the_error_says_how_and_the_replay_raises_the_exception_itself(tmp_path:
 def test_a_job_that_kills_its_worker_kills_the_process_that_replays_it(tmp_path: Path) -> None:
     """Through the command line, as the error message of a training says."""
     seed = 3
-    with FastES("Toy-v0", n_workers=0, seed=seed, population_size=4, policy_kwargs={"net_arch": [4]}) as model:
+    with FastES(
+        "Toy-v0", preset="default", n_workers=0, seed=seed, population_size=4, policy_kwargs={"net_arch": [4]}
+    ) as model:
         learn(model, 1)
         victim = int(model.strategy.ask().env_seed[1, 0])
     flags = ["--seed", str(seed), "--workers", "1", "--population-size", "4", "--net-arch", "4", "--quiet"]
@@ -103,7 +105,10 @@ def test_a_job_that_kills_its_worker_kills_the_process_that_replays_it(tmp_path:
 
 
 def test_an_evaluation_that_crashes_can_be_played_again_too() -> None:
-    with FastES(toy(kill_seeds=[3], death="exit"), n_workers=1, **SETTINGS) as model, warnings.catch_warnings():
+    with (
+        FastES(toy(kill_seeds=[3], death="exit"), preset="default", n_workers=1, **SETTINGS) as model,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         with pytest.raises(WorkerCrashed) as caught:
             model.evaluate(5, first_seed=0)
@@ -112,7 +117,7 @@ def test_an_evaluation_that_crashes_can_be_played_again_too() -> None:
 
 
 def test_only_the_running_generation_can_be_played_again() -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
         for generation in (1, 2, 4):
             with pytest.raises(ValueError, match="expected 3"):
@@ -123,14 +128,14 @@ def test_only_the_running_generation_can_be_played_again() -> None:
 
 
 def test_the_command_refuses_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with FastES("Toy-v0", n_workers=0, **SETTINGS) as model:
+    with FastES("Toy-v0", preset="default", n_workers=0, **SETTINGS) as model:
         model.save(tmp_path / "m")
     assert main(["replay", str(tmp_path / "m.zip"), "--generation", "5", "--job", "0"]) == 2
     assert "expected 1" in capsys.readouterr().err
 
 
 def test_playing_again_leaves_the_global_random_state(tmp_path: Path) -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         random.seed(1)
         np.random.seed(1)  # noqa: NPY002
         expected = random.random(), np.random.random()  # noqa: NPY002

@@ -317,7 +317,7 @@ def test_candidates_between_evaluations_of_one_theta_change_no_result() -> None:
 def test_a_file_is_loaded_with_the_arguments_that_it_was_made_with(tmp_path: Path) -> None:
     """Tuples are lists in a file."""
     given = {**NORMED, "net_arch": (3,), "activation_fn": type("Tanh", (), {})}
-    with FastES(Dots, n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": given}) as model:
+    with FastES(Dots, preset="default", n_workers=0, seed=1, **{**SETTINGS, "policy_kwargs": given}) as model:
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", Dots, n_workers=0, policy_kwargs=given) as loaded:
         assert loaded.settings == model.settings
@@ -332,7 +332,7 @@ def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """A file whose policy sees an image and, beside it, two numbers and a choice."""
     path: Path = tmp_path_factory.mktemp("saved") / "m.zip"
     env = partial(Dots, dictionary=True)
-    with FastES(env, n_workers=0, seed=1, **{**SETTINGS, "policy": request.param}) as model:
+    with FastES(env, preset="default", n_workers=0, seed=1, **{**SETTINGS, "policy": request.param}) as model:
         model.save(path)
     return path
 
@@ -376,7 +376,7 @@ def test_an_environment_with_its_image_elsewhere_does_not_fit(tmp_path: Path) ->
             parts = dict(self.observation_space.spaces)
             self.observation_space = spaces.Dict({"aaa": parts.pop("where"), **parts})
 
-    with FastES(partial(Dots, dictionary=True), n_workers=0, seed=1, **SETTINGS) as model:
+    with FastES(partial(Dots, dictionary=True), preset="default", n_workers=0, seed=1, **SETTINGS) as model:
         message = "its image is 8 x 9 with 2 channels in 1 planes, from value 5 of an observation on, .* from value 3 of"
         with pytest.raises(CheckpointMismatch, match=message):
             model.set_env(Moved)
@@ -407,7 +407,7 @@ def test_an_environment_whose_image_became_floats_does_not_fit(dictionary: bool,
         (bytes_, floats, f"its image is {shown}, the policy was made for {divided}$"),
         (floats, bytes_, "its image is uint8 from 0 to 255, the policy was made for values that it takes as they are$"),
     ):
-        with FastES(made, n_workers=0, seed=1, **SETTINGS) as model:
+        with FastES(made, preset="default", n_workers=0, seed=1, **SETTINGS) as model:
             model.save(tmp_path / "m")
         with pytest.raises(CheckpointMismatch, match=f"does not fit the policy: {said}"):
             FastES.load(tmp_path / "m", other, n_workers=0)

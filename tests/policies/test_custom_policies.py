@@ -213,11 +213,11 @@ def test_the_caller_keeps_theta0(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["TorchPolicy", "CallablePolicy"])
 def test_the_name_alone_says_what_to_pass(name: str) -> None:
     with pytest.raises(ValueError, match=rf"pass an object, as in FastES\(env, fastes.{name}"):
-        FastES(Toy, name)
+        FastES(Toy, name, preset="unbiased")
     with pytest.raises(TypeError, match="names a policy but no environment"):
-        FastES(CallablePolicy(linear, 6))
+        FastES(CallablePolicy(linear, 6), preset="default")
     with pytest.raises(TypeError, match=r"is a function: expected 'MlpPolicy'.*fastes\.CallablePolicy"):
-        FastES(Toy, linear)  # type: ignore[arg-type]
+        FastES(Toy, linear, preset="unbiased")  # type: ignore[arg-type]
 
 
 # --- keeping --------------------------------------------------------------------------------------------------------

@@ -298,7 +298,7 @@ def test_an_environment_with_other_images_does_not_fit(tmp_path: Path) -> None:
             super().__init__()
             self.observation_space = spaces.Dict({**self.observation_space.spaces, "far": far})
 
-    with FastES(Cameras, n_workers=0, seed=1, **SETTINGS) as model:
+    with FastES(Cameras, preset="default", n_workers=0, seed=1, **SETTINGS) as model:
         model.save(tmp_path / "m")
     for far, said in (
         (box(22, 20, 3), "its image is 22 x 20 with 3 channels in 1 planes, from value 3 of .* made for 20 x 22"),

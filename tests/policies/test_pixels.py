@@ -79,7 +79,7 @@ def test_atari_that_is_not_installed_is_named() -> None:
         with pytest.raises(EnvironmentUnavailable, match=r"game of Atari needs: pip install .*\[atari\]"):
             FastES(name, n_workers=0)
     with pytest.raises(EnvironmentUnavailable, match="import the package that registers it"):
-        FastES("Xyzzyplugh-v0", n_workers=0)
+        FastES("Xyzzyplugh-v0", preset="unbiased", n_workers=0)
 
 
 @pytest.mark.usefixtures("_no_ale_py")
@@ -127,7 +127,7 @@ def image(*shape: int, dtype: type = np.uint8) -> Space:
 def test_a_dense_network_on_raw_images_is_told_of(space: Space, told: bool) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        FastES(lambda: AnySpaces(space, ACTIONS), n_workers=0, policy_kwargs={"net_arch": [2]}).close()
+        FastES(lambda: AnySpaces(space, ACTIONS), preset="default", n_workers=0, policy_kwargs={"net_arch": [2]}).close()
     better = "'CnnPolicy'" if isinstance(space, spaces.Box) else "'MultiInputPolicy'"
     messages = [str(each.message) for each in caught if "convolution" in str(each.message)]
     assert len(messages) == told
@@ -140,7 +140,9 @@ def test_a_policy_that_sees_images_is_not_told_of_them() -> None:
         warnings.simplefilter("error")
         for policy in ("CnnPolicy", "MultiInputPolicy"):
             FastES(policy, lambda: AnySpaces(image(84, 84, 4), ACTIONS), n_workers=0).close()
-        FastES(lambda: AnySpaces(image(84, 84, 4), ACTIONS), CallablePolicy(lambda p, o: 0, 1), n_workers=0).close()
+        FastES(
+            lambda: AnySpaces(image(84, 84, 4), ACTIONS), CallablePolicy(lambda p, o: 0, 1), preset="default", n_workers=0
+        ).close()
 
 
 def test_floats_that_are_no_image_without_a_word_are_told_of() -> None:
@@ -148,8 +150,12 @@ def test_floats_that_are_no_image_without_a_word_are_told_of() -> None:
     space = spaces.Dict({"picture": spaces.Box(0, 1, (64, 64, 3)), "speed": spaces.Box(-1, 1, (2,))})
     small: dict[str, Any] = {"cnn": [(2, 8, 8)], "net_arch": [2]}
     with pytest.warns(UserWarning, match=r"MultiInputPolicy gets 12,290 inputs .* policy_kwargs=\{'normalize_images': False\}"):
-        FastES("MultiInputPolicy", lambda: AnySpaces(space, ACTIONS), n_workers=0, policy_kwargs=small).close()
+        FastES(
+            "MultiInputPolicy", lambda: AnySpaces(space, ACTIONS), preset="default", n_workers=0, policy_kwargs=small
+        ).close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         small["normalize_images"] = False
-        FastES("MultiInputPolicy", lambda: AnySpaces(space, ACTIONS), n_workers=0, policy_kwargs=small).close()
+        FastES(
+            "MultiInputPolicy", lambda: AnySpaces(space, ACTIONS), preset="default", n_workers=0, policy_kwargs=small
+        ).close()

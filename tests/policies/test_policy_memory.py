@@ -149,7 +149,7 @@ def test_what_is_remembered_ends_with_the_episode_on_every_pool(kind: str) -> No
 
 
 def test_predict_forgets_where_an_episode_begins_and_each_row_by_itself() -> None:
-    with FastES(Toy, TorchPolicy(module(Forgetting)), n_workers=0, seed=0, normalize_obs=False) as model:
+    with FastES(Toy, TorchPolicy(module(Forgetting)), preset="default", n_workers=0, seed=0, normalize_obs=False) as model:
         rows = np.eye(3)
 
         def act(observation: Any, start: Any = None) -> list[Any]:
@@ -166,7 +166,7 @@ def test_predict_forgets_where_an_episode_begins_and_each_row_by_itself() -> Non
 
 
 def test_episodes_that_are_played_forget() -> None:
-    with FastES(Toy, TorchPolicy(module(Forgetting)), n_workers=0, seed=0) as model:
+    with FastES(Toy, TorchPolicy(module(Forgetting)), preset="default", n_workers=0, seed=0) as model:
         both = [episode[:3] for episode in play(model, 2, first_seed=4)]
         assert both == [play(model, 1, first_seed=seed)[0][:3] for seed in (4, 5)]
         assert [each[1] for each in both] == model.evaluate(2, first_seed=4).returns.tolist()
@@ -185,7 +185,7 @@ def test_episodes_that_are_played_forget() -> None:
     ],
 )
 def test_a_memory_that_nothing_clears_is_told_of(policy: Any, told: tuple[str, ...]) -> None:
-    with pytest.warns(UserWarning, match=r"reset\(\)") as caught, FastES(Toy, policy(), n_workers=0, seed=0):
+    with pytest.warns(UserWarning, match=r"reset\(\)") as caught, FastES(Toy, policy(), preset="unbiased", n_workers=0, seed=0):
         pass
     (warning,) = caught
     assert all(word in str(warning.message) for word in told), warning.message
@@ -197,7 +197,10 @@ def test_a_memory_that_reset_leaves_is_told_of() -> None:
         def reset(self) -> None:
             """Clears nothing."""
 
-    with pytest.warns(UserWarning, match=r"also after its reset\(\)"), FastES(Toy, TorchPolicy(module(Half)), n_workers=0):
+    with (
+        pytest.warns(UserWarning, match=r"also after its reset\(\)"),
+        FastES(Toy, TorchPolicy(module(Half)), preset="default", n_workers=0),
+    ):
         pass
 
 
@@ -232,7 +235,7 @@ def test_a_policy_without_a_memory_is_not_warned_of(policy: Any) -> None:
         warnings.simplefilter("error")
         made = policy()
         state = torch.get_rng_state()
-        with FastES(Toy, made, n_workers=0, seed=0):
+        with FastES(Toy, made, preset="unbiased", n_workers=0, seed=0):
             pass
     assert torch.equal(torch.get_rng_state(), state)
     assert not CALLED
@@ -244,4 +247,4 @@ def test_a_reset_that_changes_the_parameters_is_refused() -> None:
             self.reset_parameters()
 
     with pytest.raises(ValueError, match=r"module Anew changes its parameters in reset\(\)"):
-        FastES(Toy, TorchPolicy(Anew(3, 2)), n_workers=0)
+        FastES(Toy, TorchPolicy(Anew(3, 2)), preset="default", n_workers=0)

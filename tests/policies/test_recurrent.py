@@ -77,7 +77,7 @@ def test_the_cells_are_before_the_hidden_layers() -> None:
 )
 def test_what_a_cell_cannot_be_told(policy: str, kwargs: dict[str, Any], said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):
-        FastES(Toy, policy, n_workers=0, policy_kwargs=kwargs)
+        FastES(Toy, policy, preset="unbiased", n_workers=0, policy_kwargs=kwargs)
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_a_checkpoint_holds_all_and_goes_on(env: Any, settings: dict[str, Any], 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("recurrent") / "m.zip"
-    with FastES(Toy, n_workers=0, seed=1, **SMALL) as model:
+    with FastES(Toy, preset="default", n_workers=0, seed=1, **SMALL) as model:
         model.save(path)
     return str(path)
 
@@ -134,7 +134,7 @@ def test_other_layers_than_the_files_are_named(kwargs: dict[str, Any], said: str
 
 
 def test_other_parameters_than_the_layers_are_named(saved: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with FastES.load(saved, Toy, n_workers=0) as model, FastES(Toy, n_workers=0, seed=1, **GRU) as other:
+    with FastES.load(saved, Toy, n_workers=0) as model, FastES(Toy, preset="default", n_workers=0, seed=1, **GRU) as other:
         with pytest.raises(ValueError, match=r"missing: .*'layers.2.weight'|unknown"):
             model.policy.load_state_dict(other.policy.state_dict() | {"layers.9.weight": np.zeros(3)})
         views = model.policy.state_dict() | {"layers.0.weight_ih": np.zeros((8, 20))}
@@ -165,7 +165,7 @@ def same(first: Any, second: Any) -> bool:
 
 @pytest.fixture(params=[SMALL, GRU], ids=["lstm", "gru"])
 def model(request: pytest.FixtureRequest) -> Iterator[FastES]:
-    with FastES(Toy, n_workers=0, seed=4, **request.param) as model:
+    with FastES(Toy, preset="unbiased", n_workers=0, seed=4, **request.param) as model:
         model.policy.load_from_vector(np.random.default_rng(1).normal(size=len(model.policy.parameters_to_vector())))
         yield model
 
@@ -217,7 +217,7 @@ def test_states_that_do_not_fit_are_refused(model: FastES) -> None:
 
 
 def test_other_policies_have_no_state() -> None:
-    with FastES(Toy, "LinearPolicy", n_workers=0, seed=0) as model:
+    with FastES(Toy, "LinearPolicy", preset="unbiased", n_workers=0, seed=0) as model:
         assert model.predict(np.zeros(3), (np.zeros(2),), True)[1] is None
 
 
@@ -252,7 +252,7 @@ def test_evaluate_policy_of_sb3(model: FastES) -> None:
 
 def test_the_name_that_sb3_has_for_dicts() -> None:
     env = AnySpaces(spaces.Dict({"all": BOX, "some": spaces.Discrete(2)}), ACTIONS)
-    with FastES("MultiInputLstmPolicy", env, n_workers=0, seed=0) as model:
+    with FastES("MultiInputLstmPolicy", env, preset="default", n_workers=0, seed=0) as model:
         assert model.policy_spec == make_policy_spec("MlpLstmPolicy", env.observation_space, ACTIONS)
         _, state = model.predict(env.reset(seed=0)[0])
         assert state is not None

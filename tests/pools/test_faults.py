@@ -17,7 +17,7 @@ from fastes import FastES, FastESError, WorkerCrashed, WorkerError
 
 
 def test_env_seeds_are_those_of_the_model() -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
         assert (model.strategy.ask().env_seed == env_seeds(2)).all()
 
@@ -25,7 +25,7 @@ def test_env_seeds_are_those_of_the_model() -> None:
 @pytest.mark.parametrize("n_workers", [0, 1, 3])
 def test_an_exception_reaches_the_user_whole(n_workers: int) -> None:
     seed = seed_of(2, 1)
-    with FastES(toy(fail_seeds=[seed]), n_workers=n_workers, **SETTINGS) as model:
+    with FastES(toy(fail_seeds=[seed]), preset="default", n_workers=n_workers, **SETTINGS) as model:
         with pytest.raises(WorkerError) as caught:
             learn(model, 4)
         error = caught.value
@@ -46,7 +46,7 @@ def test_an_exception_reaches_the_user_whole(n_workers: int) -> None:
 def test_the_env_seed_is_that_of_the_episode_that_failed(n_workers: int) -> None:
     """A candidate has several episodes, each with a seed of its own."""
     seed = int(env_seeds(0, episodes=3)[2, 1])
-    with FastES(toy(fail_seeds=[seed]), n_workers=n_workers, episodes_per_candidate=3, **SETTINGS) as model:
+    with FastES(toy(fail_seeds=[seed]), preset="default", n_workers=n_workers, episodes_per_candidate=3, **SETTINGS) as model:
         with pytest.raises(WorkerError) as caught:
             learn(model, 1)
         assert isinstance(caught.value.__cause__, ToyError)
@@ -60,7 +60,7 @@ def test_the_model_is_usable_after_an_exception(n_workers: int, tmp_path: Path, 
     switch.touch()
     env = toy(fail_seeds=[seed_of(2, 1)], while_exists=str(switch))
     records: list[Any] = []
-    with FastES(env, n_workers=n_workers, **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=n_workers, **SETTINGS) as model:
         with pytest.raises(WorkerError):
             learn(model, 4, on_record=records.append)
         assert model.generation == len(records) == 2
@@ -73,7 +73,7 @@ def test_the_model_is_usable_after_an_exception(n_workers: int, tmp_path: Path, 
 
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_an_exception_in_an_evaluation_names_its_seed(n_workers: int) -> None:
-    with FastES(toy(fail_seeds=[3]), n_workers=n_workers, **SETTINGS) as model:
+    with FastES(toy(fail_seeds=[3]), preset="default", n_workers=n_workers, **SETTINGS) as model:
         with pytest.raises(WorkerError) as caught:
             model.evaluate(5, first_seed=0)
         assert caught.value.env_seed == 3
@@ -85,7 +85,7 @@ def test_an_exception_in_an_evaluation_names_its_seed(n_workers: int) -> None:
 @pytest.mark.parametrize("kind", [UnpicklableError, TwoArgumentsError])
 def test_an_exception_that_pickle_cannot_carry_is_reported_all_the_same(kind: type[Exception], n_workers: int) -> None:
     env = toy(fail_seeds=[seed_of(0, 0)], error=kind.__name__)
-    with FastES(env, n_workers=n_workers, **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=n_workers, **SETTINGS) as model:
         with pytest.raises(WorkerError, match="toy fails") as caught:
             learn(model, 1)
         assert isinstance(caught.value.__cause__, kind if n_workers == 0 else kind | None)
@@ -120,7 +120,7 @@ def test_an_exception_whose_text_no_encoding_can_write_is_told(name: str, n_work
                 raise error
             return super().step(action)
 
-    with FastES(Odd, n_workers=n_workers, **SETTINGS, **settings) as model, caught_warnings() as messages:
+    with FastES(Odd, preset="default", n_workers=n_workers, **SETTINGS, **settings) as model, caught_warnings() as messages:
         if settings:
             learn(model, 1)
         else:
@@ -136,7 +136,7 @@ def test_an_exception_whose_text_no_encoding_can_write_is_told(name: str, n_work
 
 def test_an_environment_that_only_workers_cannot_build_is_reported() -> None:
     env = toy(build_error="no licence here", parent_pid=os.getpid())
-    with FastES(env, n_workers=2, **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=2, **SETTINGS) as model:
         with pytest.raises(WorkerError, match="no licence here") as caught:
             learn(model, 1)
         assert not isinstance(caught.value, WorkerCrashed)
@@ -146,7 +146,7 @@ def test_an_environment_that_only_workers_cannot_build_is_reported() -> None:
 
 
 def test_a_generation_without_a_finite_return_changes_nothing(undisturbed: Result) -> None:
-    with FastES(toy(all_nan=True), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(all_nan=True), preset="default", n_workers=0, **SETTINGS) as model:
         model.trainer.selection = model.selection.with_budget(MANY, anew=False)  # as learn does
         before = model.snapshot()
         with pytest.raises(FastESError, match="finite"):
@@ -156,7 +156,7 @@ def test_a_generation_without_a_finite_return_changes_nothing(undisturbed: Resul
 
 
 def test_a_single_bad_return_is_data() -> None:
-    with FastES(toy(nan_seeds=[seed_of(0, 1)]), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(nan_seeds=[seed_of(0, 1)]), preset="default", n_workers=0, **SETTINGS) as model:
         (record,) = learn(model, 1)
         assert record.num_nonfinite == 2
         assert np.isfinite(model.theta).all()

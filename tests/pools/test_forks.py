@@ -40,7 +40,7 @@ def tell(name, model):
     with open(name, "w") as file:
         file.write(digest(model))
 
-model = FastES(made(), **GIVEN, **SETTINGS)
+model = FastES(made(), preset="default", **GIVEN, **SETTINGS)
 """
 EXITS = """
 learn(model, 2)
@@ -77,7 +77,7 @@ tell("parent", model)
 """
 BESIDE_A_THREAD = """
 import time
-model = FastES(made(step_seconds=0.004), **GIVEN, **SETTINGS)
+model = FastES(made(step_seconds=0.004), preset="default", **GIVEN, **SETTINGS)
 begun = threading.Event()
 thread = threading.Thread(target=lambda: learn(model, 4, on_record=lambda _: begun.set()))
 thread.start()
@@ -141,7 +141,7 @@ def test_a_pool_of_forked_processes_evaluates(n_workers: int, tmp_path: Path) ->
     """
     result = run_script(script, tmp_path)
     assert result.returncode == 0, result.stderr
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 1)
         expected = [model.evaluate(4, first_seed=seed).returns.tolist() for seed in range(6)]
     assert [json.loads(line) for line in result.stdout.splitlines()] == [expected, expected]

@@ -144,7 +144,10 @@ def test_a_stopped_worker_is_noticed_within_a_second(tmp_path: Path) -> None:
 
     stopper = threading.Thread(target=stop)
     stopper.start()
-    with FastES(env, n_workers=2, step_timeout=500.0, **SETTINGS) as model, warnings.catch_warnings(record=True) as caught:
+    with (
+        FastES(env, preset="default", n_workers=2, step_timeout=500.0, **SETTINGS) as model,
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         shown: list[float] = []
         show, warnings.showwarning = warnings.showwarning, lambda *_, **__: shown.append(time.monotonic())
@@ -179,7 +182,10 @@ def test_an_environment_that_hangs_while_it_is_built_does_not_stop_the_others(
 
 def test_a_step_that_hangs_each_time_is_named() -> None:
     seed = seed_of(1, 3)
-    with FastES(toy(hang_seeds=[seed]), n_workers=2, step_timeout=0.5, **SETTINGS) as model, warnings.catch_warnings():
+    with (
+        FastES(toy(hang_seeds=[seed]), preset="default", n_workers=2, step_timeout=0.5, **SETTINGS) as model,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         with pytest.raises(WorkerTimeout) as caught:
             learn(model, 4)
@@ -242,7 +248,7 @@ def test_a_training_that_was_suspended_blames_nobody() -> None:
 @pytest.mark.parametrize(("n_workers", "spare"), [(2, 0), (4, 2)])
 def test_workers_killed_while_idle_are_replaced(n_workers: int, spare: int, undisturbed: Result) -> None:
     """Nobody's job killed them: one death each is no reason to give up, however many workers there are."""
-    with FastES(toy(), n_workers=n_workers, **SETTINGS) as model, warnings.catch_warnings():
+    with FastES(toy(), preset="default", n_workers=n_workers, **SETTINGS) as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         records = learn(model, 2)
         workers = children()
@@ -257,7 +263,7 @@ def test_workers_killed_while_idle_are_replaced(n_workers: int, spare: int, undi
 
 def test_workers_leave_polite_signals_to_their_parent(undisturbed: Result) -> None:
     """Batch systems and terminals send them to every process; the parent decides what to do."""
-    with FastES(toy(), n_workers=2, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=2, **SETTINGS) as model:
         records = learn(model, 2)
         workers = children()
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -272,7 +278,7 @@ def test_workers_leave_polite_signals_to_their_parent(undisturbed: Result) -> No
 
 def test_the_thread_that_started_the_workers_may_end(undisturbed: Result) -> None:
     records: list[Any] = []
-    with FastES(toy(), n_workers=3, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=3, **SETTINGS) as model:
         thread = threading.Thread(target=lambda: records.extend(learn(model, 2)))
         thread.start()
         thread.join()
@@ -286,7 +292,7 @@ def test_the_thread_that_started_the_workers_may_end(undisturbed: Result) -> Non
 @pytest.mark.parametrize("n_workers", [1, 3])
 def test_a_job_that_always_kills_its_worker_is_named(n_workers: int) -> None:
     seed = seed_of(1, 3)
-    with FastES(toy(kill_seeds=[seed]), n_workers=n_workers, **SETTINGS) as model, warnings.catch_warnings():
+    with FastES(toy(kill_seeds=[seed]), preset="default", n_workers=n_workers, **SETTINGS) as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         before: list[Any] = []
         with pytest.raises(WorkerCrashed) as caught:
@@ -311,7 +317,7 @@ def test_where_no_episode_is_ever_finished_few_are_tried() -> None:
     """Each job has three tries, and a generation many jobs: minutes, or hours where each try has to time out."""
     message = "6 workers were lost before any episode was finished, the last one in .*status 3"
     settings = {**SETTINGS, "population_size": 100}
-    with FastES(Dying, n_workers=1, **settings) as model, caught_warnings() as messages:  # noqa: SIM117
+    with FastES(Dying, preset="default", n_workers=1, **settings) as model, caught_warnings() as messages:  # noqa: SIM117
         with pytest.raises(WorkerCrashed, match=message):
             learn(model, 1)
     assert len(messages) == 5
@@ -340,7 +346,7 @@ def test_workers_that_die_again_and_again_outside_any_episode_are_given_up(
     monkeypatch.setattr("fastes.pools.processes.worker_failures.MAX_IDLE", 2)
     env = partial(Doomed, str(tmp_path / "marker"), os.getpid())
     message = r"2 workers were lost outside any episode; the last one died by exit status 7"
-    with FastES(env, n_workers=2, **SETTINGS) as model, caught_warnings() as messages:
+    with FastES(env, preset="default", n_workers=2, **SETTINGS) as model, caught_warnings() as messages:
         with pytest.raises(WorkerCrashed, match=message):
             model.evaluate(1, first_seed=0)
         assert children() == []
@@ -356,7 +362,7 @@ def test_workers_killed_now_and_then_while_idle_end_no_training(monkeypatch: pyt
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not alive(pid), "the worker ended")
 
-    with FastES(toy(), n_workers=1, **{**SETTINGS, "eval_lag": 0}) as model, caught_warnings() as messages:
+    with FastES(toy(), preset="default", n_workers=1, **{**SETTINGS, "eval_lag": 0}) as model, caught_warnings() as messages:
         learn(model, 3, on_record=kill)
     assert len([message for message in messages if "outside any episode" in message]) == 2
 
@@ -366,7 +372,7 @@ def test_a_slow_starter_gets_no_pile_of_messages(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("fastes.pools.processes.worker_process.CLOSE_SECONDS", 1.0)
     env = toy(build_hang=str(tmp_path / "marker"), parent_pid=os.getpid())
     started = time.monotonic()
-    with FastES(env, n_workers=2, **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=2, **SETTINGS) as model:
         learn(model, 1000)
         assert time.monotonic() - started < 60.0
         assert (tmp_path / "marker").exists()
@@ -375,7 +381,7 @@ def test_a_slow_starter_gets_no_pile_of_messages(tmp_path: Path, monkeypatch: py
 
 def test_a_worker_that_cannot_start_is_no_endless_loop() -> None:
     env = toy(build_kill=True, parent_pid=os.getpid())
-    with FastES(env, n_workers=2, **SETTINGS) as model, warnings.catch_warnings():
+    with FastES(env, preset="default", n_workers=2, **SETTINGS) as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(WorkerCrashed, match="SIGKILL"):
             learn(model, 1)
@@ -387,7 +393,7 @@ def test_a_worker_that_cannot_start_is_no_endless_loop() -> None:
 
 
 def test_lines_of_many_workers_appear_once(capfd: pytest.CaptureFixture[str]) -> None:
-    with FastES(toy(noisy=True), n_workers=3, **SETTINGS) as model:
+    with FastES(toy(noisy=True), preset="default", n_workers=3, **SETTINGS) as model:
         learn(model, 3)
     lines = capfd.readouterr().err.splitlines()
     assert lines.count("toy: built") == 1
@@ -406,7 +412,7 @@ def test_a_line_that_comes_right_after_the_start_is_not_lost(
             wait_until(started.exists, "an episode was started")
 
     monkeypatch.setattr(Worker, "offer", slow_offer)
-    with FastES(toy(noisy=True, started=str(started)), n_workers=1, **SETTINGS) as model:
+    with FastES(toy(noisy=True, started=str(started)), preset="default", n_workers=1, **SETTINGS) as model:
         learn(model, 1)
     assert capfd.readouterr().err.splitlines().count("toy: first reset of a process") == 1
 
@@ -414,7 +420,7 @@ def test_a_line_that_comes_right_after_the_start_is_not_lost(
 def test_a_loaded_model_shows_what_its_environment_says_when_it_is_built(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    with FastES("Toy-v0", env_kwargs={"noisy": True}, n_workers=2, **SETTINGS) as model:
+    with FastES("Toy-v0", preset="default", env_kwargs={"noisy": True}, n_workers=2, **SETTINGS) as model:
         model.save(tmp_path / "m")
     capfd.readouterr()
     with FastES.load(tmp_path / "m", n_workers=2) as model:
@@ -445,7 +451,7 @@ def test_a_large_environment_does_not_go_through_a_pipe() -> None:
 
     with pytest.MonkeyPatch.context() as patch, caught_warnings() as messages:
         patch.setattr(subprocess.Popen, "__init__", stop_the_first)
-        with FastES(large, n_workers=2, **SETTINGS) as model:
+        with FastES(large, preset="default", n_workers=2, **SETTINGS) as model:
             learn(model, 2)
             wait_until(
                 lambda: bool(learn(model, model.generation + 1)) and not alive(stopped[0]), "the stopped one is replaced"
@@ -487,7 +493,7 @@ def test_a_worker_that_never_ends_its_line_fills_no_memory(begin: bytes, capfd: 
             os.write(2, begin % self.steps + b"=" * 2000)
             return super().step(action)
 
-    with FastES(Bar, n_workers=1, **SETTINGS) as model:
+    with FastES(Bar, preset="default", n_workers=1, **SETTINGS) as model:
         learn(model, 3)
         pool: Any = model.evaluator.pool
         (worker,) = pool.workers.values()
@@ -506,7 +512,7 @@ def test_a_signal_without_a_name_is_survived(tmp_path: Path, undisturbed: Result
 
 def test_workers_of_an_interrupted_call_do_not_write_into_the_next() -> None:
     """A second Ctrl-C that comes while the workers are being ended."""
-    with FastES(toy(step_seconds=0.02), n_workers=2, **SETTINGS) as model:
+    with FastES(toy(step_seconds=0.02), preset="default", n_workers=2, **SETTINGS) as model:
         learn(model, 1)
         expected = model.evaluate(3, first_seed=0).returns
         pool: Any = model.evaluator.pool

@@ -37,7 +37,7 @@ def test_interrupt_leaves_the_last_whole_generation(tmp_path: Path, undisturbed:
 
     states: list[Any] = []
     records: list[Any] = []
-    with FastES(toy(hang_seeds=[seed_of(2, 0)], marker=str(marker)), n_workers=2, **SETTINGS) as model:
+    with FastES(toy(hang_seeds=[seed_of(2, 0)], marker=str(marker)), preset="default", n_workers=2, **SETTINGS) as model:
 
         def note(record: Any) -> None:
             records.append(record)
@@ -57,7 +57,7 @@ def test_interrupt_leaves_the_last_whole_generation(tmp_path: Path, undisturbed:
 def test_interrupt_without_workers_leaves_the_last_whole_generation(tmp_path: Path, undisturbed: Result) -> None:
     records: list[Any] = []
     env = toy(interrupt_seeds=[seed_of(2, 3)], marker=str(tmp_path / "marker"))
-    with FastES(env, n_workers=0, **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=0, **SETTINGS) as model:
         with pytest.raises(KeyboardInterrupt):
             learn(model, 4, on_record=records.append)
         assert model.generation == 2
@@ -70,7 +70,7 @@ def test_interrupt_while_the_noise_table_is_filled(
     n_workers: int, monkeypatch: pytest.MonkeyPatch, undisturbed: Result
 ) -> None:
     """Workers must never train on a table that was not filled."""
-    with FastES(toy(), n_workers=n_workers, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=n_workers, **SETTINGS) as model:
         with monkeypatch.context() as patch:
 
             def interrupted(*_: Any) -> None:
@@ -89,11 +89,11 @@ def test_interrupt_in_the_confirmation_of_the_target_counts_nothing(lag: int, tm
     settings = {**SETTINGS, "target_return": -1e9, "eval_lag": lag}
     confirming = draw_eval_seeds(5, 2**32 - 1 - lag, 20).tolist()
     env = toy(interrupt_seeds=confirming, marker=str(tmp_path / "marker"))
-    with FastES(toy(), n_workers=0, **settings) as model:
+    with FastES(toy(), preset="default", n_workers=0, **settings) as model:
         records = learn(model, 4)
         whole = Result(model.snapshot(), records)
         assert model.solved
-    with FastES(env, n_workers=0, **settings) as model:
+    with FastES(env, preset="default", n_workers=0, **settings) as model:
         model.trainer.selection = model.selection.with_budget(MANY, anew=False)  # as learn does
         before, records = [model.snapshot()], []
 
@@ -115,7 +115,7 @@ def test_interrupt_from_a_callback_leaves_a_whole_generation(undisturbed: Result
         if record.generation == 2:
             raise KeyboardInterrupt
 
-    with FastES(toy(), n_workers=2, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=2, **SETTINGS) as model:
         with pytest.raises(KeyboardInterrupt):
             learn(model, 4, on_record=interrupt)
         learn(model, 4)
@@ -125,7 +125,8 @@ def test_interrupt_from_a_callback_leaves_a_whole_generation(undisturbed: Result
 ENDLESS = """
     import envs_for_tests
     from fastes import FastES
-    model = FastES(lambda: envs_for_tests.Toy(step_seconds=0.01, started="started"), n_workers=3, population_size=50, seed=0)
+    make = lambda: envs_for_tests.Toy(step_seconds=0.01, started="started")
+    model = FastES(make, preset="unbiased", n_workers=3, population_size=50, seed=0)
     model.learn()
 """
 
@@ -338,7 +339,7 @@ def test_an_interrupt_while_a_generation_is_booked_leaves_it_whole(
     stop = threading.Event()
     other = threading.Thread(target=stop.wait)  # the system may give it the signal
     other.start()
-    with FastES(toy(), n_workers=n_workers, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=n_workers, **SETTINGS) as model:
         Slow(monkeypatch, signal.SIGINT, 3)
         with pytest.raises(KeyboardInterrupt):
             learn(model, 4, on_record=records.append)

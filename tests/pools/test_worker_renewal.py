@@ -58,7 +58,7 @@ def test_a_worker_that_has_played_enough_is_replaced_with_the_same_results(
 def test_a_vector_environment_is_not_renewed() -> None:
     envs = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")])
     with pytest.raises(ValueError, match=r"worker_max_episodes = 5 needs environments of FastES's own"):
-        FastES(envs, worker_max_episodes=5)
+        FastES(envs, preset="unbiased", worker_max_episodes=5)
     envs.close()
 
 

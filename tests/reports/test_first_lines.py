@@ -49,7 +49,7 @@ def test_the_task_and_its_first_episodes_come_first() -> None:
 
 
 def test_its_own_preset_and_a_race_are_named() -> None:
-    task, *_ = lines_of("CartPole-v1", preset=None)
+    task, *_ = lines_of("CartPole-v1", preset="auto")
     assert task.endswith("actions Discrete(2); its preset: LinearPolicy, 8 parameters")
     task, race, first, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=50_000)
     assert task == "observations Box(4,) of float32; actions Discrete(2)"

@@ -215,7 +215,7 @@ def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.Monkey
 
 def rates(name: str | None = "InvertedPendulum-v5", **changes: Any) -> list[str]:
     with caught_warnings() as messages:
-        choose_settings("Toy-v0", name, changes)
+        choose_settings(name, changes)
     return messages
 
 
@@ -271,7 +271,7 @@ def test_the_warning_points_at_the_line_of_the_user() -> None:
 
 def test_the_error_of_a_wrong_population_size_comes_alone() -> None:
     with caught_warnings() as messages, pytest.raises(ValueError, match="population_size"):
-        choose_settings("CartPole-v1", None, {"population_size": 1001})
+        choose_settings("CartPole-v1", {"population_size": 1001})
     assert messages == []
 
 

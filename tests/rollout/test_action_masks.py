@@ -49,7 +49,7 @@ def test_masks_are_said_to_be_unused_once(env: Any, where: str, n_workers: int) 
     elif env not in (InInfo, wrapped, Toy):
         given = env()
     workers = n_workers if env in (InInfo, wrapped, Toy) else None
-    with caught_warnings() as messages, FastES(given, n_workers=workers, **SETTINGS) as model:
+    with caught_warnings() as messages, FastES(given, preset="default", n_workers=workers, **SETTINGS) as model:
         learn(model, 1)
         learn(model, 3)
     found = [message for message in messages if "action masks" in message]
@@ -89,6 +89,6 @@ def test_a_function_can_apply_a_mask_that_is_observed() -> None:
         return int(np.argmax(np.where(mask > 0.0, logits, -np.inf)))
 
     own = {key: value for key, value in SETTINGS.items() if key != "policy_kwargs"}
-    with FastES(Allowed, CallablePolicy(act, 15), n_workers=0, normalize_obs=False, **own) as model:
+    with FastES(Allowed, CallablePolicy(act, 15), preset="default", n_workers=0, normalize_obs=False, **own) as model:
         learn(model, 2)
         assert model.last_episodes == [(9.0, 9)] * 8, "no candidate ever chose what is not allowed"

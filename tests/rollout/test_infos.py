@@ -65,7 +65,7 @@ def _learn_with(model: FastES, callback: Any, generations: int = 2) -> None:
 def _told(env: Any, n_workers: int | None = 0, **changes: Any) -> list[dict[str, Any]]:
     """What callbacks see beside 'episode', with sorted keys."""
     callback = Ends()
-    with FastES(env, n_workers=n_workers, **{**SETTINGS, **changes}) as model:
+    with FastES(env, preset="default", n_workers=n_workers, **{**SETTINGS, **changes}) as model:
         _learn_with(model, callback)
         assert len(callback.told) == model.num_episodes
     return [{key: value for key, value in sorted(info.items()) if key != "episode"} for info in callback.told]
@@ -100,20 +100,20 @@ def test_a_step_that_is_not_told_says_so() -> None:
     def read(_locals: dict[str, Any], _globals: dict[str, Any]) -> None:
         _locals["infos"][0]["place"]
 
-    model = FastES(Telling, n_workers=0, **SETTINGS)
+    model = FastES(Telling, preset="default", n_workers=0, **SETTINGS)
     with pytest.raises(KeyError, match=r"'place' is not in this info: .* Look where dones is true"):
         model.learn(10, read)
     model.close()
 
 
 def test_keywords_are_in_the_buffer_and_cost_no_bit() -> None:
-    with FastES(Telling, n_workers=0, **SETTINGS) as model:
+    with FastES(Telling, preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
         assert model.last_infos == []
         expected = model.theta.copy()
         assert set(model.ep_info_buffer[0]) == {"r", "l", "t"}
     for n_workers in (0, 2):
-        with FastES(Telling, n_workers=n_workers, info_keywords=("far", "seed"), **SETTINGS) as model:
+        with FastES(Telling, preset="default", n_workers=n_workers, info_keywords=("far", "seed"), **SETTINGS) as model:
             learn(model, 2)
             assert (model.theta == expected).all()
             assert {frozenset(info) for info in model.ep_info_buffer} == {frozenset(("r", "l", "t", "far", "seed"))}
@@ -122,13 +122,13 @@ def test_keywords_are_in_the_buffer_and_cost_no_bit() -> None:
 
 
 def test_a_pool_that_runs_without_infos_is_started_anew() -> None:
-    with FastES(Telling, n_workers=1, **SETTINGS) as model:
+    with FastES(Telling, preset="default", n_workers=1, **SETTINGS) as model:
         learn(model, 1)
         callback = Ends()
         model.learn(1, callback, reset_num_timesteps=False)
         assert all("far" in info for info in callback.told)
         theta = model.theta.copy()
-    with FastES(Telling, n_workers=0, **SETTINGS) as model:
+    with FastES(Telling, preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
         assert (model.theta == theta).all()
 
@@ -137,24 +137,30 @@ def test_a_pool_that_runs_without_infos_is_started_anew() -> None:
 def test_warnings_of_infos_point_at_the_line_that_called_learn(env: Any) -> None:
     given = env if env is Telling else env()
     workers = 0 if env is Telling else None
-    with FastES(given, n_workers=workers, info_keywords=["farr"], **SETTINGS) as model, pytest.warns(match="farr") as caught:
+    with (
+        FastES(given, preset="default", n_workers=workers, info_keywords=["farr"], **SETTINGS) as model,
+        pytest.warns(match="farr") as caught,
+    ):
         model.learn(1)
     assert [each.filename for each in caught if "farr" in str(each.message)] == [__file__]
 
 
 def test_a_keyword_that_no_info_has_is_warned_of_once() -> None:
-    with caught_warnings() as messages, FastES(Telling, n_workers=0, info_keywords=["farr"], **SETTINGS) as model:
+    with (
+        caught_warnings() as messages,
+        FastES(Telling, preset="default", n_workers=0, info_keywords=["farr"], **SETTINGS) as model,
+    ):
         learn(model, 3)
     (message,) = (message for message in messages if "farr" in message)
     assert "'far'" in message
     with pytest.raises(TypeError, match=r"info_keywords = 'far': expected names"):
-        FastES(Telling, info_keywords="far", **SETTINGS)
+        FastES(Telling, preset="default", info_keywords="far", **SETTINGS)
 
 
 @pytest.mark.filterwarnings("ignore:ToyError")
 def test_an_episode_that_failed_has_no_info_of_an_earlier_one() -> None:
     env = functools.partial(Telling, fail_seeds=[seed_of(1, 2)])
-    with FastES(env, n_workers=0, on_env_error="penalise", info_keywords=("seed",), **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=0, on_env_error="penalise", info_keywords=("seed",), **SETTINGS) as model:
         learn(model, 2)
         assert [bool(info) for info in model.last_infos] == [True] * 4 + [False] * 2 + [True] * 2
 
@@ -177,7 +183,10 @@ def test_what_has_no_room_is_counted_and_keywords_come_first() -> None:
             *rest, _ = super().step(action)
             return *rest, {f"key {number}": "x" * 100 for number in range(50)}
 
-    with caught_warnings() as messages, FastES(Talkative, n_workers=0, info_keywords=["key 49"], **SETTINGS) as model:
+    with (
+        caught_warnings() as messages,
+        FastES(Talkative, preset="default", n_workers=0, info_keywords=["key 49"], **SETTINGS) as model,
+    ):
         learn(model, 2)
         assert model.ep_info_buffer[0]["key 49"] == "x" * 100
     assert sum("had no room in 2048 bytes" in message for message in messages) == 1
@@ -201,7 +210,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 def test_a_monitor_file_has_the_keywords_and_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "log.monitor.csv"
-    with FastES(Telling, n_workers=0, info_keywords=("far", "word"), **SETTINGS) as model:
+    with FastES(Telling, preset="default", n_workers=0, info_keywords=("far", "word"), **SETTINGS) as model:
         model.learn(10**6, [MonitorFile(file), lambda _, record: record.generation < 2])
         infos = list(model.last_infos)
         model.save(tmp_path / "model")
@@ -227,7 +236,7 @@ def test_the_keywords_of_sb3s_monitor(n_workers: int, tmp_path: Path) -> None:
     monitor = pytest.importorskip("stable_baselines3.common.monitor")
     env = monitor.Monitor(Telling(), str(tmp_path / "log"), info_keywords=("far", "near"))
     callback = Ends()
-    with caught_warnings() as messages, FastES(env, n_workers=n_workers, **SETTINGS) as model:
+    with caught_warnings() as messages, FastES(env, preset="default", n_workers=n_workers, **SETTINGS) as model:
         _learn_with(model, callback)
         told = callback.told
         assert all(info["episode"]["far"] == info["far"] for info in told)
@@ -244,7 +253,7 @@ def test_the_keywords_of_sb3s_monitor(n_workers: int, tmp_path: Path) -> None:
 def test_the_keywords_of_a_monitor_that_a_function_makes(tmp_path: Path) -> None:
     monitor = pytest.importorskip("stable_baselines3.common.monitor")
     make = functools.partial(_monitored, monitor.Monitor)
-    with FastES(make, n_workers=0, **SETTINGS) as model:
+    with FastES(make, preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 1)
         assert {frozenset(info) for info in model.ep_info_buffer} == {frozenset(("r", "l", "t", "far"))}
         model.save(tmp_path / "model")
@@ -265,10 +274,10 @@ def test_monitors_in_a_vecenv() -> None:
         vec.DummyVecEnv([functools.partial(_monitored, monitor.Monitor)] * 3),
         vec.VecMonitor(vec.DummyVecEnv([Telling] * 3), info_keywords=("far",)),
     ):
-        with FastES(env, **SETTINGS) as model:
+        with FastES(env, preset="default", **SETTINGS) as model:
             learn(model, 2)
             buffers.append([info["far"] for info in model.ep_info_buffer])
-    with FastES(Telling, n_workers=0, info_keywords=("far",), **SETTINGS) as model:
+    with FastES(Telling, preset="default", n_workers=0, info_keywords=("far",), **SETTINGS) as model:
         learn(model, 2)
         expected = [info["far"] for info in model.ep_info_buffer]
     assert buffers == [expected] * 2
@@ -277,7 +286,7 @@ def test_monitors_in_a_vecenv() -> None:
 def test_keywords_of_a_reset_are_warned_of(tmp_path: Path) -> None:
     monitor = pytest.importorskip("stable_baselines3.common.monitor")
     env = monitor.Monitor(Telling(), str(tmp_path / "log"), reset_keywords=("level",))
-    with caught_warnings() as messages, FastES(env, n_workers=0, **SETTINGS) as model:
+    with caught_warnings() as messages, FastES(env, preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 1)
     env.close()
     assert any("reset_keywords=...) has 'level'" in message for message in messages)

@@ -59,7 +59,7 @@ def test_training_goes_on_and_writes_later_what_it_could_not(folder: Path) -> No
             _give_back(folder)
         return record.generation < 9
 
-    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+    with FastES(Toy, preset="default", n_workers=0, **SETTINGS) as model:
         with caught_warnings() as messages:
             model.learn(10**6, [run, disturb])
         assert model.generation == 9
@@ -79,7 +79,7 @@ def test_training_stops_where_that_is_asked_for(folder: Path) -> None:
             _take_away(folder)
         return record.generation < 9
 
-    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+    with FastES(Toy, preset="default", n_workers=0, **SETTINGS) as model:
         with pytest.raises(OSError):
             model.learn(10**6, [run, disturb])
         assert model.generation == 4
@@ -90,14 +90,14 @@ def test_training_stops_where_that_is_asked_for(folder: Path) -> None:
 
 def test_a_training_that_cannot_save_at_all_does_not_begin(folder: Path) -> None:
     _take_away(folder)
-    with FastES(Toy, n_workers=0, **SETTINGS) as model, pytest.raises(OSError):
+    with FastES(Toy, preset="default", n_workers=0, **SETTINGS) as model, pytest.raises(OSError):
         model.learn(10**6, RunFolder(folder))
 
 
 def test_the_end_of_a_training_is_saved_somewhere(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+    with FastES(Toy, preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
         run = RunFolder(folder)
         assert run.save_somewhere(model) == folder / "checkpoint.zip"
@@ -120,7 +120,7 @@ def test_a_place_that_is_not_there_does_not_hide_the_next(
     monkeypatch.delenv("HOME")
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # an account that the system does not know: KeyError
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+    with FastES(Toy, preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
         _take_away(folder)
         with caught_warnings() as messages:
@@ -165,7 +165,7 @@ def test_a_file_size_limit_tears_nothing(tmp_path: Path) -> None:
 
 
 def test_statistics_that_are_owed_come_in_order(tmp_path: Path) -> None:
-    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+    with FastES(Toy, preset="default", n_workers=0, **SETTINGS) as model:
         records = learn(model, 3)
     log = CsvLog(tmp_path / "progress.csv")
     log.write(records[0])

@@ -133,7 +133,7 @@ def test_a_run_stopped_while_its_trials_are_scored_is_finished(tmp_path: Path, c
 
 
 def test_learn_of_nothing_trains_nothing() -> None:
-    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+    with FastES(Toy, preset="default", n_workers=0, **SETTINGS) as model:
         model.learn(200)
         before = model.snapshot()
         model.learn(0, reset_num_timesteps=False)
@@ -276,7 +276,7 @@ def test_a_training_in_python_takes_the_folder_and_gives_it_back(tmp_path: Path)
                 RunFolder(tmp_path).on_start(model, total_timesteps)
             refused.append(str(caught.value))
 
-    with FastES(Toy, n_workers=2, **SETTINGS) as model:
+    with FastES(Toy, preset="default", n_workers=2, **SETTINGS) as model:
         for _ in range(2):
             model.learn(200, [RunFolder(tmp_path), Intruder()])
         with pytest.raises(ZeroDivisionError):
@@ -291,7 +291,7 @@ def test_a_training_in_python_takes_the_folder_and_gives_it_back(tmp_path: Path)
 def test_a_folder_that_another_refused_is_free(tmp_path: Path) -> None:
     """What fails before training starts holds no lock."""
     (tmp_path / "checkpoint.zip").mkdir()
-    with FastES(Toy, n_workers=0, **SETTINGS) as model:
+    with FastES(Toy, preset="default", n_workers=0, **SETTINGS) as model:
         folder = RunFolder(tmp_path)
         with pytest.raises(OSError):
             model.learn(200, folder)

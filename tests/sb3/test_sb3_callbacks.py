@@ -25,7 +25,7 @@ from fastes.sb3.logger import configure
 
 def test_every_step_is_told_once_and_in_order() -> None:
     callback = Counter()
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         model.learn(200, callback)
         assert callback.n_calls == callback.num_timesteps == model.num_timesteps
         assert sum(done for done, _, _ in callback.seen) == model.num_episodes
@@ -42,7 +42,7 @@ def test_every_step_is_told_once_and_in_order() -> None:
 
 def test_a_false_answer_stops_at_once() -> None:
     callback = Counter(stop_at=3)
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         model.learn(10**6, callback)
         assert model.generation == 1
     assert callback.n_calls == 3
@@ -57,7 +57,7 @@ def test_functions_of_locals_are_told_steps_and_others_generations() -> None:
         steps.append(_locals["self"].num_timesteps)
         return True
 
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         model.learn(200, [of_steps, lambda _, record: records.append(record.generation)])
         assert len(steps) == model.num_timesteps
         assert records == list(range(1, model.generation + 1))
@@ -120,17 +120,17 @@ def test_who_takes_locals(name: str) -> None:
 
 def test_callable_objects_and_partials_are_told_steps() -> None:
     one, bound, filled, records = Listener(), Listener(), Listener(), Listener()
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         model.learn(200, [one, bound.method, functools.partial(filled.method, extra=2), records.of_record])
         assert one.calls == bound.calls == filled.calls / 2 == model.num_timesteps
         assert records.calls == model.generation
 
 
 def test_callbacks_change_no_result(tmp_path: Path) -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 3)
         expected = model.theta.copy()
-    with FastES(toy(), n_workers=0, tensorboard_log=None, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, tensorboard_log=None, **SETTINGS) as model:
         model.learn(10**6, [Counter(), lambda _, record: record.generation < 3])
         assert (model.theta == expected).all()
 
@@ -302,7 +302,7 @@ def test_the_same_steps_are_told_to_a_callback_of_ones_own(sb3: Any) -> None:
 
 @pytest.mark.parametrize(("interval", "dumps"), [(1, 4), (3, 1), (None, 0)])
 def test_log_interval_counts_generations(interval: int | None, dumps: int, tmp_path: Path) -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         model.set_logger(configure(tmp_path, ["json"]))
         model.learn(10**6, lambda _, record: record.generation < 4, log_interval=interval)
         model.logger.close()
@@ -352,7 +352,7 @@ def test_episodes_that_failed_spoil_no_statistics(kind: Any) -> None:
     """In a step, and in a reset, of which no step can be told."""
     counter = Counter()
     env = functools.partial(kind, fail_seeds=[seed_of(0, 1), seed_of(1, 2)])
-    with FastES(env, n_workers=0, on_env_error="penalise", **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=0, on_env_error="penalise", **SETTINGS) as model:
         model.learn(10**6, [counter, lambda _, record: record.generation < 2])
         assert sum(math.isnan(episode_return) for episode_return, _ in model.last_episodes) == 2
         assert all(math.isfinite(info["r"]) for info in model.ep_info_buffer)
@@ -366,7 +366,7 @@ def test_episodes_that_failed_spoil_no_statistics(kind: Any) -> None:
 
 def test_several_episodes_a_candidate_are_told_as_episodes() -> None:
     callback = Counter()
-    with FastES(toy(), n_workers=0, episodes_per_candidate=3, stats_window_size=1000, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, episodes_per_candidate=3, stats_window_size=1000, **SETTINGS) as model:
         model.learn(10**6, [callback, lambda _, record: record.generation < 2])
         assert sum(done for done, _, _ in callback.seen) == model.num_episodes
         assert callback.n_calls == model.num_timesteps
@@ -377,7 +377,7 @@ def test_several_episodes_a_candidate_are_told_as_episodes() -> None:
 
 
 def test_max_episodes_counts_episodes(sb3: Any) -> None:
-    with FastES(toy(), n_workers=0, episodes_per_candidate=3, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, episodes_per_candidate=3, **SETTINGS) as model:
         model.learn(10**6, sb3.StopTrainingOnMaxEpisodes(40))
         assert model.num_episodes == 48, "2 generations of 8 candidates with 3 episodes"
 
@@ -398,7 +398,7 @@ def test_max_episodes_are_counted_for_each_environment(sb3: Any, num_envs: int) 
 
     env: Any = DummyVecEnv([Toy] * num_envs) if num_envs else Toy
     stop, counting = sb3.StopTrainingOnMaxEpisodes(13), Counting()
-    with FastES(env, n_workers=None if num_envs else 0, **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=None if num_envs else 0, **SETTINGS) as model:
         model.learn(10**6, [counting, stop])
         assert model.num_episodes == (40 if num_envs else 16), "whole generations of 8"
     assert stop.n_episodes == counting.episodes
@@ -414,7 +414,7 @@ def test_a_callback_with_a_bar_of_its_own_is_left_alone(sb3: Any) -> None:
         def _on_step(self) -> bool:
             return True
 
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         own = Own()
         model.learn(200, own)
         assert own.n_calls == model.num_timesteps
@@ -430,14 +430,14 @@ def test_each_period_of_a_callback_is_met() -> None:
             return True
 
     met: list[int] = []
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "population_size": 100}) as model:
+    with FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, "population_size": 100}) as model:
         model.learn(10**6, [Two(), lambda _, record: record.generation < 3])
     assert met.count(700) == met.count(1000) == 3
 
 
 def test_a_generation_that_proves_the_target_is_not_told_in_steps() -> None:
     callback = Counter()
-    with FastES("fastes/CyclicMDP-v0", n_workers=0, seed=0, target_episodes=2) as model:
+    with FastES("fastes/CyclicMDP-v0", preset="unbiased", n_workers=0, seed=0, target_episodes=2) as model:
         model.learn(10**6, callback)
         assert model.solved
         assert callback.n_calls == model.num_timesteps
@@ -449,7 +449,7 @@ def test_a_generation_is_told_to_all_after_an_interrupt() -> None:
             raise KeyboardInterrupt
 
     callback = Counter()
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         with pytest.raises(KeyboardInterrupt):
             model.learn(10**6, [interrupt, callback])
         assert model.generation == 2

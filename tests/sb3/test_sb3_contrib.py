@@ -37,7 +37,7 @@ def test_ars_and_fastes_drive_the_same_vecenv() -> None:
 
     env = make_vec_env("CartPole-v1", 2, seed=0)
     ars = sb3_contrib.ARS("LinearPolicy", env, n_delta=2, seed=0).learn(500)
-    with FastES("LinearPolicy", env, seed=0, population_size=4, learning_rate=0.05) as model:
+    with FastES("LinearPolicy", env, preset="unbiased", seed=0, population_size=4, learning_rate=0.05) as model:
         learn(model, 3)
         for trained in (ars, model):
             mean, _ = evaluate_policy(trained, env, 4)
@@ -71,7 +71,7 @@ def test_a_return_of_nan_ruins_ars_and_ranks_worst_in_fastes() -> None:
 
     ars = sb3_contrib.ARS("LinearPolicy", Sometimes(), n_delta=2, seed=0).learn(200)
     assert np.isnan(ars.weights.numpy()).all()
-    with FastES(Sometimes, n_workers=0, **SETTINGS) as model:
+    with FastES(Sometimes, preset="default", n_workers=0, **SETTINGS) as model:
         with pytest.warns(RuntimeWarning, match="not finite"):
             learn(model, 2)
         assert np.isfinite(model.theta).all()

@@ -79,7 +79,7 @@ class Episodes(Callback):
 def train_both(folder: Path, generations: int, **settings: Any) -> tuple[FastES, Episodes]:
     """A closed model with the files of so many generations in folder."""
     told = Episodes()
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3, **settings}) as model:
+    with FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, "eval_episodes": 3, **settings}) as model:
         model.learn(10**6, [told, MonitorFile(folder / "toy"), EvaluationsFile(folder / "evaluations"), stop_at(generations)])
     return model, told
 
@@ -170,7 +170,7 @@ def test_evaluations_agree_with_those_of_sb3s_callback(tmp_path: Path) -> None:
         return record.generation < 4
 
     theirs = sb3.EvalCallback(Toy(), n_eval_episodes=2, eval_freq=1, log_path=str(tmp_path / "sb3"), verbose=0, warn=False)
-    with FastES(toy(), n_workers=0, **SETTINGS) as model, caught_warnings():
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model, caught_warnings():
         model.learn(10**6, [theirs, EvaluationsFile(tmp_path), note])
     ours, theirs = evaluations(tmp_path / "evaluations.npz"), evaluations(tmp_path / "sb3" / "evaluations.npz")
     assert set(ours) == set(theirs)
@@ -185,7 +185,7 @@ def test_returns_that_are_not_finite_stay_readable(tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     told = Episodes()
     nan_seeds = (seed_of(0, 1), seed_of(1, 2))
-    with FastES(toy(nan_seeds=nan_seeds), n_workers=0, **SETTINGS) as model, caught_warnings():
+    with FastES(toy(nan_seeds=nan_seeds), preset="default", n_workers=0, **SETTINGS) as model, caught_warnings():
         model.learn(10**6, [told, MonitorFile(tmp_path / "toy"), stop_at(3)])
     _, rows = monitor_rows(tmp_path / "toy.monitor.csv")
     assert sum(not math.isfinite(r) for r, _, _ in rows) == sum(not math.isfinite(r) for r, _ in told.rows) == 4
@@ -197,7 +197,10 @@ def test_returns_that_are_not_finite_stay_readable(tmp_path: Path) -> None:
 
 def test_evaluations_that_are_not_finite_stay_readable(tmp_path: Path) -> None:
     nan_seed = int(draw_eval_seeds(5, 1, 3)[2])
-    with FastES(toy(nan_seeds=(nan_seed,)), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model, caught_warnings():
+    with (
+        FastES(toy(nan_seeds=(nan_seed,)), preset="default", n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model,
+        caught_warnings(),
+    ):
         model.learn(10**6, [EvaluationsFile(tmp_path), stop_at(3)])
     results = evaluations(tmp_path / "evaluations.npz")["results"]
     assert np.argwhere(~np.isfinite(results)).tolist() == [[1, 2]]
@@ -208,7 +211,7 @@ def test_evaluations_that_are_not_finite_stay_readable(tmp_path: Path) -> None:
 
 def test_another_learn_goes_on_with_the_files(tmp_path: Path) -> None:
     told = Episodes()
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
+    with FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
         for generation in (3, 5):
             files = [MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")]
             model.learn(10**6, [told, *files, stop_at(generation)], reset_num_timesteps=False)
@@ -218,7 +221,7 @@ def test_another_learn_goes_on_with_the_files(tmp_path: Path) -> None:
 
 def test_a_new_training_begins_new_files(tmp_path: Path) -> None:
     told = Episodes()
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
+    with FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
         files = [MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")]
         model.learn(10**6, [*files, stop_at(3)])
         model.learn(10**6, [told, *files, stop_at(5)])
@@ -234,7 +237,7 @@ def test_rows_after_the_checkpoint_are_played_and_written_again(tmp_path: Path, 
     whole.mkdir()
     _, told = train_both(whole, 6, obs_warmup=warm_up)
     files = MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3, "obs_warmup": warm_up}) as model:
+    with FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, "eval_episodes": 3, "obs_warmup": warm_up}) as model:
 
         class Saves(Callback):
             def on_generation(self, model: FastES, record: Record) -> None:
@@ -267,7 +270,7 @@ def test_each_evaluation_of_each_trial_has_a_row(tmp_path: Path) -> None:
                 self.saved = model.num_timesteps
                 model.save(tmp_path / "m")
 
-    with FastES(Uneven, **settings) as model:
+    with FastES(Uneven, preset="default", **settings) as model:
         model.learn(400, [EvaluationsFile(whole), EvaluationsFile(killed), Told()])
         assert model.last_evaluation is not None
         assert evaluations(tmp_path / "whole.npz")["results"][-1].tolist() == model.last_evaluation.returns.tolist()
@@ -287,7 +290,7 @@ def test_each_evaluation_of_each_trial_has_a_row(tmp_path: Path) -> None:
 def test_a_file_that_lost_its_end_goes_on_with_whole_rows(tmp_path: Path, lost: int) -> None:
     """As after a power failure; the steps of the rows that are gone are told apart from those that have rows."""
     file = MonitorFile(tmp_path / "toy")
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         model.learn(10**6, [file, stop_at(2)])
         os.truncate(file.path, file.path.stat().st_size - lost)
         whole = file.path.read_bytes().count(b"\n") - 2
@@ -299,7 +302,7 @@ def test_a_file_that_lost_its_end_goes_on_with_whole_rows(tmp_path: Path, lost: 
 
 def test_a_file_that_begins_later_says_so_and_is_gone_on_with(tmp_path: Path) -> None:
     file = MonitorFile(tmp_path / "late")
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
         before = model.num_timesteps
         model.learn(10**6, [file, stop_at(4)], reset_num_timesteps=False)
@@ -328,7 +331,7 @@ def test_a_generation_that_an_exception_hid_is_written_once(tmp_path: Path) -> N
         monitor, npz = MonitorFile(tmp_path / order), EvaluationsFile(tmp_path / order, seconds=0.0)
         told = Episodes()
         callbacks = [told, fail, monitor, npz] if order == "before" else [told, monitor, npz, fail]
-        with FastES(toy(), n_workers=0, **SETTINGS) as model:
+        with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
             with pytest.raises(RuntimeError):
                 model.learn(10**6, callbacks)
             assert sum(length for _, length, _ in monitor_rows(monitor.path)[1]) == model.num_timesteps
@@ -349,7 +352,7 @@ def test_an_interrupt_when_a_generation_is_booked_loses_no_row(tmp_path: Path, m
 
     monkeypatch.setattr("fastes.training.trainer.make_record", interrupted)
     files = [MonitorFile(tmp_path / "toy"), EvaluationsFile(tmp_path / "evaluations")]
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
+    with FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, "eval_episodes": 3}) as model:
         with pytest.raises(KeyboardInterrupt):
             model.learn(10**6, files)
         assert model.generation == 2
@@ -366,7 +369,7 @@ def test_an_interrupt_when_a_generation_is_booked_loses_no_row(tmp_path: Path, m
 @pytest.mark.parametrize("lag", [0, 1])
 def test_a_solved_generation_is_an_evaluation_and_no_training(lag: int, tmp_path: Path) -> None:
     settings = {**SETTINGS, "target_return": -1e9, "target_episodes": 2, "eval_lag": lag}
-    with FastES(toy(), n_workers=0, **settings) as model:
+    with FastES(toy(), preset="default", n_workers=0, **settings) as model:
         model.learn(10**6, [MonitorFile(tmp_path), EvaluationsFile(tmp_path)])
         assert model.solved
         steps = [length for _, length, _ in monitor_rows(tmp_path / "monitor.csv")[1]]
@@ -388,7 +391,7 @@ def test_rows_are_there_once_a_generation_and_evaluations_now_and_then(tmp_path:
         lines.append(len(monitor_rows(monitor.path)[1]))
         return record.generation < 5
 
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         model.learn(10**6, [monitor, npz, look])
     assert lines == [8, 16, 24, 32, 40]
     assert replaced.count("evaluations.npz") == 2, "with the first evaluation and at the end"
@@ -416,10 +419,10 @@ def test_a_write_that_fails_leaves_what_was_there_and_is_made_up_for(
         if record.generation == 3:
             raise RuntimeError("so that what plays then is not told")
 
-    with FastES(toy(), n_workers=0, **SETTINGS) as model, pytest.raises(RuntimeError, match="is not told"):
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model, pytest.raises(RuntimeError, match="is not told"):
         model.learn(10**6, [reference, end])
     file.seconds = 0.0
-    with FastES(toy(), n_workers=0, **SETTINGS) as model, pytest.raises(OSError, match="No space"):
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model, pytest.raises(OSError, match="No space"):
         model.learn(10**6, [fill, file])
     assert file.path.read_bytes() == content[0]
     monkeypatch.undo()
@@ -441,7 +444,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_is_made_up_for(
 def test_a_file_that_is_something_else_is_refused_and_kept(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     file = MonitorFile(tmp_path / name) if name.endswith("csv") else EvaluationsFile(tmp_path / name)
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 1)
         with pytest.raises(ValueError, match="move it away or choose another path"):
             model.learn(10**6, file, reset_num_timesteps=False)
@@ -452,7 +455,7 @@ def test_a_file_that_is_something_else_is_refused_and_kept(tmp_path: Path, name:
 def test_a_new_training_replaces_whatever_was_there(kind: Any, tmp_path: Path) -> None:
     file, reference = (kind(tmp_path / name) for name in ("odd", "reference"))
     file.path.write_bytes(b"something else")
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         model.learn(10**6, [file, reference, stop_at(1)])
     assert without_clock(file.path) == without_clock(reference.path)
 
@@ -519,7 +522,7 @@ def test_a_checkpoint_of_a_run_folder_never_knows_more_than_the_files(lag: int, 
         assert [pending.generation for pending in model.training.pending] == list(range(known, record.generation))
         return record.generation < 4
 
-    with FastES(toy(), n_workers=0, **SETTINGS, eval_lag=lag) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS, eval_lag=lag) as model:
         model.learn(10**6, [folder, look])
 
 
@@ -535,7 +538,7 @@ def test_a_full_disk_does_not_end_the_training(tmp_path: Path, monkeypatch: pyte
             monkeypatch.undo()
         return record.generation < 5
 
-    with FastES(toy(), n_workers=0, **SETTINGS) as model, caught_warnings() as messages:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model, caught_warnings() as messages:
         model.learn(10**6, [folder, disturb])
         assert model.generation == 5
         assert sum(length for _, length, _ in monitor_rows(tmp_path / "monitor.csv")[1]) == model.num_timesteps
@@ -561,7 +564,7 @@ def test_rows_of_one_moment_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Also where the clock stands halfway between two microseconds, which may be rounded either way."""
     moments = (0.01 * call + 5e-7 * (call > 0) for call in itertools.count())
     monkeypatch.setattr("fastes.reports.monitor_files.time.time", lambda: next(moments))
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "population_size": 8}) as model:
+    with FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, "population_size": 8}) as model:
         model.learn(10**6, [MonitorFile(tmp_path / "toy"), stop_at(60)])
     _, rows = monitor_rows(tmp_path / "toy.monitor.csv")
     assert len({t for *_, t in rows}) == len(rows) == 8 * 60

@@ -74,10 +74,10 @@ def test_an_object_of_a_scripts_class_reaches_the_workers(tmp_path: Path) -> Non
 
 def test_a_copy_that_differs_is_refused() -> None:
     env = Forgetful()
-    FastES(env, n_workers=0, **SETTINGS).close()
+    FastES(env, preset="default", n_workers=0, **SETTINGS).close()
     env.observation_space = spaces.Box(-9.0, 9.0, env.observation_space.shape)
     with pytest.raises(ValueError, match=r"cannot be copied .*observation_space"):
-        FastES(env, n_workers=0, **SETTINGS)
+        FastES(env, preset="default", n_workers=0, **SETTINGS)
 
 
 def test_what_is_played_on_get_env_is_the_same_each_time() -> None:
@@ -100,7 +100,7 @@ def test_multi_input_policy_flattens_what_is_no_image() -> None:
 
 
 def test_parameters_that_are_not_named_stay() -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         before = model.get_parameters()["policy"]
         bias = np.ones_like(before["layers.0.bias"])
         with pytest.raises(ValueError, match=r"layers\.1"):
@@ -123,7 +123,7 @@ def test_parameters_that_are_not_named_stay() -> None:
     ],
 )
 def test_what_holds_no_parameters_is_said(parameters: Any, said: str) -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         before = model.theta.copy()
         with pytest.raises(TypeError, match=rf"set_parameters\(\) {said}.*expected {{'policy'.*load\(path\)\.get_parameters"):
             model.set_parameters(parameters)
@@ -131,7 +131,7 @@ def test_what_holds_no_parameters_is_said(parameters: Any, said: str) -> None:
 
 
 def test_a_model_with_a_new_seed_goes_on_like_its_saved_copy(tmp_path: Path) -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
         model.set_random_seed(9)
         model.save(tmp_path / "m")
@@ -152,7 +152,7 @@ def test_a_pair_from_reset_is_named() -> None:
 
 
 def test_device_and_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    with FastES(toy(), n_workers=0, learning_rate=0.03, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, learning_rate=0.03, **SETTINGS) as model:
         assert model.learning_rate == 0.03
         monkeypatch.delitem(sys.modules, "torch", raising=False)
         assert model.device == "cpu"
@@ -162,7 +162,7 @@ def test_device_and_learning_rate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_statistics_are_means_of_the_last_episodes(tmp_path: Path) -> None:
     returns: list[float] = []
-    with FastES(toy(), n_workers=0, stats_window_size=11, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, stats_window_size=11, **SETTINGS) as model:
         model.set_logger(own_logger.configure(tmp_path, ["json"]))
         learn(model, 3, on_record=lambda _: returns.extend(r for r, _ in model.last_episodes))
         model.logger.close()
@@ -173,7 +173,7 @@ def test_statistics_are_means_of_the_last_episodes(tmp_path: Path) -> None:
     assert len(set(returns)) > 11
     assert [row["rollout/ep_rew_mean"] for row in rows] == pytest.approx([sum(w) / len(w) for w in windows])
     with pytest.raises(ValueError, match="stats_window_size = 0"):
-        FastES(toy(), n_workers=0, stats_window_size=0, **SETTINGS)
+        FastES(toy(), preset="default", n_workers=0, stats_window_size=0, **SETTINGS)
 
 
 def test_a_logger_without_formats_that_was_set_is_told() -> None:
@@ -182,7 +182,7 @@ def test_a_logger_without_formats_that_was_set_is_told() -> None:
             dumped.append((step, dict(self.name_to_value)))
 
     dumped: list[tuple[int, dict[str, Any]]] = []
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         model.set_logger(InMemory(None, []))
         model.learn(100)
         assert [step for step, _ in dumped][-1] == model.num_timesteps
@@ -194,7 +194,7 @@ def test_a_logger_without_formats_that_was_set_is_told() -> None:
 
 def test_get_env_draws_where_the_environment_can() -> None:
     pytest.importorskip("stable_baselines3")
-    with FastES("MlpPolicy", gymnasium.make("CartPole-v1", render_mode="rgb_array"), n_workers=0) as model:
+    with FastES("MlpPolicy", gymnasium.make("CartPole-v1", render_mode="rgb_array"), preset="default", n_workers=0) as model:
         env = model.get_env()
         env.reset()
         assert env.render_mode == "rgb_array"
@@ -203,7 +203,10 @@ def test_get_env_draws_where_the_environment_can() -> None:
 
 def test_monitors_that_a_function_makes_write_nothing_over_each_other(tmp_path: Path) -> None:
     Monitor = pytest.importorskip("stable_baselines3.common.monitor").Monitor
-    with caught_warnings() as messages, FastES(lambda: Monitor(Toy(), str(tmp_path / "log")), n_workers=2, **SETTINGS) as model:
+    with (
+        caught_warnings() as messages,
+        FastES(lambda: Monitor(Toy(), str(tmp_path / "log")), preset="default", n_workers=2, **SETTINGS) as model,
+    ):
         learn(model, 2)
     assert any("FastES(Monitor(env, file))" in message for message in messages)
     assert len((tmp_path / "log.monitor.csv").read_text().splitlines()) == 2
@@ -218,7 +221,7 @@ class Endless(Toy):
 
 
 def test_an_environment_that_never_ends_cannot_outlast_the_budget() -> None:
-    with caught_warnings() as messages, FastES(Endless, n_workers=0, **SETTINGS) as model:
+    with caught_warnings() as messages, FastES(Endless, preset="default", n_workers=0, **SETTINGS) as model:
         model.learn(8_000)
         assert {length for _, length in model.last_episodes} == {1_000}
         assert model.num_timesteps < 16_000
@@ -226,7 +229,7 @@ def test_an_environment_that_never_ends_cannot_outlast_the_budget() -> None:
 
 
 def test_learning_what_is_solved_says_so() -> None:
-    with FastES("fastes/CyclicMDP-v0", n_workers=0, seed=0, target_episodes=2) as model:
+    with FastES("fastes/CyclicMDP-v0", preset="unbiased", n_workers=0, seed=0, target_episodes=2) as model:
         with caught_warnings() as messages:
             model.learn(10**6)
         assert messages == []
@@ -238,7 +241,7 @@ def test_arguments_of_other_algorithms_are_named_at_once() -> None:
     with pytest.raises(TypeError, match=r"'n_steps' \(it has no.*'batch_size' \(it.*'gamma' \(it has no counterpart[^;]*$"):
         FastES("MlpPolicy", "CartPole-v1", n_steps=2048, batch_size=64, gamma=0.99)
     with pytest.raises(TypeError, match="'MlpPolicy'"):
-        FastES(type("ActorCriticPolicy", (), {}), "CartPole-v1")
+        FastES(type("ActorCriticPolicy", (), {}), "CartPole-v1", preset="unbiased")
     with pytest.raises(ValueError, match=r"CnnPolicy needs images, .*expected a Box of .* of shape"):
         FastES("CnnPolicy", "CartPole-v1")
 
@@ -258,7 +261,7 @@ def test_small_liberties_of_sb3() -> None:
 
 @pytest.mark.parametrize("env", ["FrozenLake-v1", TAXI, "CartPole-v1", "Pendulum-v1"])
 def test_one_action_is_an_array_that_its_environment_takes(env: str) -> None:
-    with FastES(env, n_workers=0, seed=0) as model:
+    with FastES(env, preset="unbiased", n_workers=0, seed=0) as model:
         env_ = gymnasium.make(env)
         observation, _ = env_.reset(seed=0)
         action, state = model.predict(observation, deterministic=True)
@@ -287,13 +290,13 @@ class Recording(Toy):
 
 @pytest.mark.parametrize("n_workers", [0, 1])
 def test_environments_are_given_ints_as_ever(n_workers: int, tmp_path: Path) -> None:
-    with FastES(lambda: Recording(str(tmp_path / "kind")), n_workers=n_workers, **SETTINGS) as model:
+    with FastES(lambda: Recording(str(tmp_path / "kind")), preset="default", n_workers=n_workers, **SETTINGS) as model:
         learn(model, 1)
     assert (tmp_path / "kind").read_text() == "int"
 
 
 def test_save_takes_sb3s_arguments(tmp_path: Path) -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 1)
         model.save(tmp_path / "all")
         model.save(tmp_path / "some", exclude=["replay_buffer", "env", "device", "logger"], include=["rollout_buffer", "seed"])
@@ -322,7 +325,7 @@ class OneWay(io.RawIOBase):
 
 def test_models_are_kept_in_open_files(tmp_path: Path) -> None:
     buffer = io.BytesIO()
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 1)
         model.save(buffer)
         model.save(tmp_path / "m")
@@ -344,7 +347,7 @@ def test_models_are_kept_in_open_files(tmp_path: Path) -> None:
 
 
 def test_attributes_of_sb3_follow_the_training() -> None:
-    with FastES(toy(), n_workers=0, learning_rate="lin_0.2_0.1", **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, learning_rate="lin_0.2_0.1", **SETTINGS) as model:
         assert model._current_progress_remaining == 1.0
         learn(model, 3)
         assert model._total_timesteps == model.budget >= model.num_timesteps
@@ -372,7 +375,7 @@ def test_attributes_of_sb3_follow_the_training() -> None:
     ],
 )
 def test_attributes_that_are_absent_say_why(name: str, said: str) -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         with pytest.raises(AttributeError, match=said):
             getattr(model, name)
         assert getattr(model, name, None) is None
@@ -381,7 +384,7 @@ def test_attributes_that_are_absent_say_why(name: str, said: str) -> None:
 def test_a_new_environment_leaves_nothing_of_the_old_one() -> None:
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
     several = vec_env.VecNormalize(vec_env.DummyVecEnv([Toy, Toy]))
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 1)
         before, theta = model.get_env(), model.theta
         model.set_env(several)
@@ -396,7 +399,7 @@ def test_a_new_environment_leaves_nothing_of_the_old_one() -> None:
 
 @pytest.mark.parametrize("name", ["eval_env", "eval_freq", "n_eval_episodes", "eval_log_path"])
 def test_what_sb3_has_removed_from_learn_is_named(name: str) -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         with pytest.raises(TypeError, match=rf"learn\(\) got .* '{name}': SB3 2.0 has removed it: pass callback=EvalCallback"):
             model.learn(100, **{name: 3})
         with pytest.raises(TypeError, match=r"'sigma': it is a setting, an argument of FastES"):
@@ -405,13 +408,15 @@ def test_what_sb3_has_removed_from_learn_is_named(name: str) -> None:
             model.learn(100, calback=None)
         assert model.num_timesteps == 0
     with pytest.raises(TypeError, match=r"'create_eval_env': SB3 2\.0 has removed it"):
-        FastES(toy(), create_eval_env=True)
+        FastES(toy(), preset="unbiased", create_eval_env=True)
 
 
 def test_what_sb3_deprecates_warns() -> None:
     layers = {"pi": [5], "vf": [7]}
     with pytest.warns(UserWarning, match=r"dict in a list, which SB3 has deprecated.*pass the dict itself") as caught:
-        model = FastES("MlpPolicy", toy(), n_workers=0, **{**SETTINGS, "policy_kwargs": {"net_arch": [layers]}})
+        model = FastES(
+            "MlpPolicy", toy(), preset="default", n_workers=0, **{**SETTINGS, "policy_kwargs": {"net_arch": [layers]}}
+        )
     assert len(caught) == 1
     assert caught[0].filename == __file__, "the user's line, and none of FastES's"
     with model:
@@ -432,7 +437,7 @@ def test_what_sb3_deprecates_warns() -> None:
 )
 def test_policy_kwargs_of_sb3_are_answered(kwargs: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        FastES("MlpPolicy", toy(), n_workers=0, **{**SETTINGS, "policy_kwargs": kwargs})
+        FastES("MlpPolicy", toy(), preset="default", n_workers=0, **{**SETTINGS, "policy_kwargs": kwargs})
 
 
 @pytest.mark.parametrize(
@@ -461,14 +466,14 @@ def test_policy_kwargs_of_sb3_are_answered(kwargs: dict[str, Any], said: str) ->
 )
 def test_names_of_other_packages_are_answered(name: str, said: str, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(TypeError, match=f"'{name}': {said}"):
-        FastES(toy(), **{name: 1})  # type: ignore[arg-type]
+        FastES(toy(), preset="unbiased", **{name: 1})  # type: ignore[arg-type]
     with pytest.raises(SystemExit, match="2"):
         main(["train", "CartPole-v1", f"--{name.replace('_', '-')}", "1"])
     assert f"--{name.replace('_', '-')} 1: {flag}" in capsys.readouterr().err
 
 
 def test_names_from_the_constructor_are_answered_in_learn() -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         for name, said in {
             "seed": "it is an argument of FastES",
             "verbose": "it is an argument of FastES",
@@ -484,4 +489,4 @@ def test_names_from_the_constructor_are_answered_in_learn() -> None:
 def test_layers_beside_policy_kwargs_are_answered() -> None:
     for name, said in (("net_arch", r"policy_kwargs=\{'net_arch': \[64, 64\]\}"), ("activation_fn", "policy_kwargs=")):
         with pytest.raises(TypeError, match=f"{name!r}: it is {said}"):
-            FastES(toy(), n_workers=0, **{name: [8]})  # type: ignore[arg-type]
+            FastES(toy(), preset="unbiased", n_workers=0, **{name: [8]})  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ def test_images_with_channels_last_are_transposed(given: bool, dictionary: bool)
         return Dots(dictionary=dictionary)
 
     env = vec.DummyVecEnv([make] * 2) if given else make
-    with FastES(env, n_workers=None if given else 0, seed=0, **SETTINGS) as model:
+    with FastES(env, preset="default", n_workers=None if given else 0, seed=0, **SETTINGS) as model:
         shown = model.get_env()
         assert model.get_env() is shown
         assert vec.is_vecenv_wrapped(shown, vec.VecTransposeImage)
@@ -37,15 +37,15 @@ def test_images_with_channels_last_are_transposed(given: bool, dictionary: bool)
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_what_needs_no_transposing_is_shown_as_it_is(wrapped: bool) -> None:
     env = vec.VecTransposeImage(vec.DummyVecEnv([Dots])) if wrapped else vec.DummyVecEnv([lambda: Dots(channels_first=True)])
-    with FastES(env, seed=0, **SETTINGS) as model:
+    with FastES(env, preset="default", seed=0, **SETTINGS) as model:
         assert model.get_env() is env
     vectors = vec.DummyVecEnv([lambda: gymnasium.make("CartPole-v1")])
-    with FastES(vectors, seed=0) as model:
+    with FastES(vectors, preset="unbiased", seed=0) as model:
         assert model.get_env() is vectors
 
 
 def test_the_policy_acts_on_what_get_env_shows() -> None:
-    with FastES(Dots, n_workers=0, seed=0, **SETTINGS) as model:
+    with FastES(Dots, preset="default", n_workers=0, seed=0, **SETTINGS) as model:
         model.get_env().seed(3)
         shown = model.get_env().reset()
         last = np.moveaxis(shown, 1, 3)
@@ -60,7 +60,7 @@ def test_scripts_play_on_what_get_env_shows_and_give_it_to_models(dictionary: bo
     def make() -> Any:
         return Dots(dictionary=dictionary)
 
-    with FastES(make, n_workers=0, seed=0, **SETTINGS) as model:
+    with FastES(make, preset="default", n_workers=0, seed=0, **SETTINGS) as model:
         model.get_env().seed(0)
         with caught_warnings() as messages:
             returns, lengths = evaluate_policy(model, model.get_env(), 1, return_episode_rewards=True)
@@ -68,6 +68,6 @@ def test_scripts_play_on_what_get_env_shows_and_give_it_to_models(dictionary: bo
         expected = model.evaluate(1, first_seed=0)
         assert returns == pytest.approx(expected.returns.tolist(), rel=1e-6)
         assert lengths == expected.lengths.tolist()
-        with FastES(model.get_env(), n_workers=0, seed=0, **SETTINGS) as other:
+        with FastES(model.get_env(), preset="default", n_workers=0, seed=0, **SETTINGS) as other:
             assert other.source.vector_env is None
             assert other.source.factory is make

@@ -22,7 +22,7 @@ PLAIN = {**SETTINGS, "policy_kwargs": {}}
 
 
 def model(**more: Any) -> FastES:
-    return FastES(toy(), n_workers=0, **{**SETTINGS, **more})
+    return FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, **more})
 
 
 def test_a_state_dict_goes_from_one_model_to_another() -> None:
@@ -94,7 +94,7 @@ class Named(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 def test_flattened_observations_need_the_environments_space(tmp_path: Path) -> None:
-    with FastES(Named, n_workers=0, **SETTINGS) as agent:
+    with FastES(Named, preset="default", n_workers=0, **SETTINGS) as agent:
         agent.save(tmp_path / "m")
         observation = {"place": np.ones(3)}
         with pytest.raises(ValueError, match="env"):
@@ -125,7 +125,7 @@ def test_a_torch_policys_state_dict_is_its_modules(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
     module[0].bias.requires_grad_(False)
-    with FastES(toy(), TorchPolicy(module), n_workers=0, **PLAIN) as agent:
+    with FastES(toy(), TorchPolicy(module), preset="default", n_workers=0, **PLAIN) as agent:
         learn(agent, 1)
         state = agent.policy.state_dict()
         assert list(state) == list(module.state_dict())
@@ -181,7 +181,7 @@ def test_a_convolutional_policys_parameters_are_torchs() -> None:
     """Its map is flattened as torch flattens it, or the layer behind it would read each number in another place."""
     torch = pytest.importorskip("torch")
     kwargs = {**CONVOLUTIONS, "batch_norm": "none"}
-    with FastES(Pixels, "CnnPolicy", n_workers=0, **{**SETTINGS, "policy_kwargs": kwargs}) as agent:
+    with FastES(Pixels, "CnnPolicy", preset="default", n_workers=0, **{**SETTINGS, "policy_kwargs": kwargs}) as agent:
         randomised(agent.policy)
         images = np.random.default_rng(2).integers(0, 256, (10, 9, 11, 2), dtype=np.uint8)
         net = torch.nn.Module()
@@ -203,7 +203,7 @@ def test_a_recurrent_policys_parameters_are_torchs(cell: str) -> None:
     torch = pytest.importorskip("torch")
     kwargs = {"cell": cell, "lstm_hidden_size": 4, "n_lstm_layers": 2, "net_arch": [4]}
     more = {"policy_kwargs": kwargs, "normalize_obs": False}
-    with FastES(toy(), "MlpLstmPolicy", n_workers=0, **{**SETTINGS, **more}) as agent:
+    with FastES(toy(), "MlpLstmPolicy", preset="default", n_workers=0, **{**SETTINGS, **more}) as agent:
         randomised(agent.policy)
         state = agent.policy.state_dict()
         names = [f"layers.0.{name}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
@@ -239,7 +239,7 @@ def test_a_recurrent_policys_parameters_are_torchs(cell: str) -> None:
     ],
 )
 def test_parameters_come_back_to_the_last_bit_and_a_part_changes_no_other(policy: str, env: Any, kwargs: Any) -> None:
-    with FastES(env, policy, n_workers=0, **{**SETTINGS, "policy_kwargs": kwargs}) as agent:
+    with FastES(env, policy, preset="default", n_workers=0, **{**SETTINGS, "policy_kwargs": kwargs}) as agent:
         given = np.random.default_rng(1).normal(size=agent.num_params).astype(np.float32)
         given[::7] = -0.0
         agent.set_theta(given)
@@ -265,6 +265,6 @@ def test_a_vector_of_another_length_is_refused() -> None:
 
 
 def test_a_callable_policys_parameters_have_one_name() -> None:
-    with FastES(toy(), CallablePolicy(lambda p, o: p[:2], 2), n_workers=0, **PLAIN) as agent:
+    with FastES(toy(), CallablePolicy(lambda p, o: p[:2], 2), preset="default", n_workers=0, **PLAIN) as agent:
         agent.policy.load_state_dict({"parameters": [1.0, 2.0]})
         assert agent.policy.predict(np.zeros(3))[0].tolist() == [1.0, 2.0]

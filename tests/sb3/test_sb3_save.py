@@ -24,7 +24,7 @@ AS_JSON = {"level": 3, "notes": ["a", {"b": None, "c": [1.5, True]}], "best": 0.
 
 @pytest.fixture
 def model() -> Any:
-    with FastES(toy(), n_workers=0, **SETTINGS) as made:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as made:
         learn(made, 1)
         vars(made).update(VALUES)
         yield made
@@ -74,7 +74,7 @@ def test_what_a_file_cannot_hold_is_said(model: Any, value: Any, tmp_path: Path)
 
 
 def test_fastess_own_attributes_are_no_users() -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
         model.evaluate(2)
         _ = model.get_env(), model.logger, model.env, model.predict(np.zeros(3))

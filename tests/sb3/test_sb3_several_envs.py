@@ -33,7 +33,7 @@ def vector_env_of(number: int) -> Any:
 def test_evaluate_policy_gives_what_one_environment_gives(number: int) -> None:
     from stable_baselines3.common.evaluation import evaluate_policy
 
-    with FastES(Steady, n_workers=0, **SETTINGS) as model:
+    with FastES(Steady, preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
         one = evaluate_policy(model, vector_env_of(1), n_eval_episodes=5, return_episode_rewards=True)
         several = evaluate_policy(model, vector_env_of(number), n_eval_episodes=5, return_episode_rewards=True)
@@ -51,7 +51,7 @@ def test_evalcallback_with_several_environments_gives_what_one_gives(training_en
     for number in (1, 3):
         folder = tmp_path / str(number)
         env = vector_env_of(training_envs) if training_envs else Steady
-        with FastES(env, n_workers=0, **SETTINGS) as model:
+        with FastES(env, preset="default", n_workers=0, **SETTINGS) as model:
             callback = EvalCallback(
                 vector_env_of(number),
                 eval_freq=50,

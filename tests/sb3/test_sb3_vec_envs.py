@@ -65,7 +65,7 @@ def test_dictionaries(wrap: Any) -> None:
 
 def test_stacked_frames_reach_the_policy() -> None:
     env = vec.VecFrameStack(vec.DummyVecEnv([monitored] * 3), 4)
-    with FastES("MlpPolicy", env, **settings()) as model:
+    with FastES("MlpPolicy", env, preset="default", **settings()) as model:
         learn(model, 2)
         assert model.policy_spec.obs_size == 12
         assert model.normalizer.count > 0
@@ -73,7 +73,7 @@ def test_stacked_frames_reach_the_policy() -> None:
 
 def test_vecnormalize_normalises_and_returns_stay_raw() -> None:
     env = vec.VecNormalize(vec.DummyVecEnv([monitored] * 3), clip_reward=0.5)
-    with FastES("MlpPolicy", env, **settings()) as model:
+    with FastES("MlpPolicy", env, preset="default", **settings()) as model:
         assert not model.settings.normalize_obs
         assert model.get_vec_normalize_env() is env
         learn(model, 2)
@@ -81,7 +81,7 @@ def test_vecnormalize_normalises_and_returns_stay_raw() -> None:
         assert all(r == round(r) for r, _ in model.last_episodes), "the environment's own rewards are whole"
         assert any(abs(r) > 0.5 * length for r, length in model.last_episodes)
         assert model.normalizer.count == 0
-    with FastES(env, normalize_obs=True, **settings()) as model, caught_warnings() as messages:
+    with FastES(env, preset="default", normalize_obs=True, **settings()) as model, caught_warnings() as messages:
         assert model.settings.normalize_obs, "who asks for it gets it"
         model.set_env(env)
     assert "VecNormalize object> normalises observations, and so does the model" in messages[0], "no address"
@@ -114,7 +114,7 @@ def test_normalised_observations_may_leave_the_space_in_silence() -> None:
 def test_predict_takes_normalised_dictionaries_in_silence() -> None:
     env = vec.VecNormalize(vec.DummyVecEnv([lambda: Dictionary(AtABound())] * 2), norm_obs_keys=["place"])
     shown = {"place": np.full((2, 3), -9.0, np.float32), "kind": np.zeros(2, np.int64)}
-    with FastES("MultiInputPolicy", env, **settings()) as model, caught_warnings() as messages:
+    with FastES("MultiInputPolicy", env, preset="default", **settings()) as model, caught_warnings() as messages:
         model.predict(shown)
     assert not messages
 
@@ -140,7 +140,7 @@ def test_what_sb3_keeps_of_the_environment_is_kept(tmp_path: Path) -> None:
     eval_env = vec.VecNormalize(vec.DummyVecEnv([monitored]), training=False, norm_reward=False)
     evaluation = callbacks.EvalCallback(eval_env, eval_freq=20, n_eval_episodes=2, verbose=0)
     saving = callbacks.CheckpointCallback(40, str(tmp_path), save_vecnormalize=True)
-    with FastES("MlpPolicy", env, **settings()) as model:
+    with FastES("MlpPolicy", env, preset="default", **settings()) as model:
         model.learn(400, [evaluation, saving])
         assert np.array_equal(eval_env.obs_rms.mean, env.obs_rms.mean)
         assert evaluate_policy(model, env, 4)[0]
@@ -161,7 +161,7 @@ def test_callbacks_count_calls_of_all_environments() -> None:
     ends: list[Any] = []
     dones: list[int] = []
     env = vec.DummyVecEnv([monitored] * 3)
-    with FastES("MlpPolicy", env, **settings()) as model:
+    with FastES("MlpPolicy", env, preset="default", **settings()) as model:
         own = Own()
         told: list[tuple[float, int]] = []
         calls = [0]
@@ -181,7 +181,7 @@ def test_callbacks_count_calls_of_all_environments() -> None:
 def test_learning_goes_on_after_wrapped_lanes_were_loaded(tmp_path: Path) -> None:
     own = settings()
     env = vec.VecFrameStack(vec.DummyVecEnv([monitored] * 2), 2)
-    with FastES("MlpPolicy", env, **own) as model:
+    with FastES("MlpPolicy", env, preset="default", **own) as model:
         learn(model, 2)
         model.save(tmp_path / "model")
         learn(model, 4)
@@ -215,10 +215,10 @@ def test_successes_are_told_and_logged(tmp_path: Path) -> None:
             return True
 
     told: list[float] = []
-    with FastES(Goal, n_workers=0, **settings()) as model:
+    with FastES(Goal, preset="default", n_workers=0, **settings()) as model:
         learn(model, 2)
         expected = list(model.ep_success_buffer)
-    with FastES(vec.DummyVecEnv([lambda: monitored(Goal)] * 3), **settings()) as model:
+    with FastES(vec.DummyVecEnv([lambda: monitored(Goal)] * 3), preset="default", **settings()) as model:
         model.set_logger(configure(str(tmp_path), ["csv"]))
         model.learn(10**6, [Own(), lambda _, record: record.generation < 2])
         model.logger.close()
@@ -237,7 +237,7 @@ class Tenfold(gymnasium.RewardWrapper[Any, Any]):
 def test_a_wrapper_in_another_process_that_changes_rewards_leaves_no_threshold(wrapper: Any, expected: float) -> None:
     env = vec.SubprocVecEnv([lambda: wrapper(gymnasium.make("CartPole-v1"))] * 2, start_method="fork")
     try:
-        with FastES(env, population_size=4, seed=0) as model:
+        with FastES(env, preset="default", population_size=4, seed=0) as model:
             assert model.target_return == expected
     finally:
         env.close()
@@ -258,7 +258,7 @@ class Negated(vec.VecEnvWrapper):  # type: ignore[misc, name-defined]
 
 def test_rewards_are_those_that_wrappers_around_vecnormalize_give() -> None:
     def returns(env: Any) -> list[float]:
-        with FastES(env, **settings()) as model:
+        with FastES(env, preset="default", **settings()) as model:
             learn(model, 1)
             return [episode_return for episode_return, _ in model.last_episodes]
 
@@ -267,12 +267,12 @@ def test_rewards_are_those_that_wrappers_around_vecnormalize_give() -> None:
     around = returns(Negated(vec.VecNormalize(vec.DummyVecEnv([monitored] * 3), norm_obs=False, norm_reward=False)))
     assert within == around == [-episode_return for episode_return in plain]
     with pytest.raises(ValueError, match="Negated lies around VecNormalize"):
-        FastES(Negated(vec.VecNormalize(vec.DummyVecEnv([monitored]))), **settings())
+        FastES(Negated(vec.VecNormalize(vec.DummyVecEnv([monitored]))), preset="default", **settings())
 
 
 def test_a_lane_that_is_cut_is_counted_from_zero() -> None:
     env = vec.VecMonitor(vec.DummyVecEnv([Whole] * 3))
-    with FastES(env, **settings(max_episode_steps=4)) as model:
+    with FastES(env, preset="default", **settings(max_episode_steps=4)) as model:
         learn(model, 1)
         assert env.episode_lengths.max() <= 20
     vector_env = vector_env_of(env)
@@ -288,12 +288,12 @@ def test_a_monitor_that_forbids_resets_is_refused() -> None:
 
     for env in (vec.DummyVecEnv([lambda: Monitor(Whole(), allow_early_resets=False)]),):
         with pytest.raises(ValueError, match="allow_early_resets=True"):
-            FastES(env, **settings())
+            FastES(env, preset="default", **settings())
 
 
 def test_evaluation_leaves_vecnormalize_alone() -> None:
     env = vec.VecNormalize(vec.DummyVecEnv([monitored] * 3))
-    with FastES(env, **settings()) as model:
+    with FastES(env, preset="default", **settings()) as model:
         learn(model, 1)
         count = env.obs_rms.count
         model.evaluate(5)
@@ -315,7 +315,7 @@ def test_a_vecenv_of_another_kind_is_warned_of() -> None:
             return object.__getattribute__(self, name) if name in own else getattr(env, name)
 
     Own.__abstractmethods__ = frozenset()
-    with caught_warnings() as messages, FastES(Own(), **settings()) as model:
+    with caught_warnings() as messages, FastES(Own(), preset="default", **settings()) as model:
         learn(model, 1)
     assert any("one seed for all of its environments" in message for message in messages)
 

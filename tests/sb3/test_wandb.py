@@ -119,7 +119,7 @@ class Parent(Watcher):
 
 def test_saving_is_due_once_a_generation_and_watching_never() -> None:
     alone, child, never = Watcher(1), Watcher(1), Watcher(0)
-    with FastES(toy(), n_workers=0, **SETTINGS) as model, caught_warnings() as messages:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model, caught_warnings() as messages:
         model.learn(10**6, [alone, Parent([child, never])])
         assert model.generation == 3
     assert (alone.calls, child.calls, never.calls) == (3, 3, 0)
@@ -138,7 +138,7 @@ def test_a_writer_put_in_place_of_tensorboardxs_hears_of_the_folder(tmp_path: Pa
     logging.configure(tmp_path / "before", ["tensorboard"]).close()
     assert len(list((tmp_path / "before").iterdir())) == 1
     monkeypatch.setattr(writer, "EventFileWriter", Patched)
-    with FastES(toy(), n_workers=0, tensorboard_log=str(tmp_path), **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, tensorboard_log=str(tmp_path), **SETTINGS) as model:
         learn(model, 2)
         model.logger.close()
     assert heard == [str(tmp_path / "FastES_0")]

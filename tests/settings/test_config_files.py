@@ -52,6 +52,8 @@ def test_a_run_is_repeated_from_its_config(tmp_path: Path) -> None:
         "0.3",
         "--learning-rate",
         "0.1",
+        "--preset",
+        "default",
         "--population-size",
         "4",
         "--policy",

@@ -8,7 +8,7 @@ import gymnasium
 import pytest
 
 from fastes import FastES
-from fastes.settings.preset_loader import all_presets, choose_settings, load_preset, no_preset_note, preset_for
+from fastes.settings.preset_loader import all_presets, choose_settings, load_preset, other_version, preset_for
 
 NAMED = {name for name in all_presets() if name.startswith("ALE/")}
 
@@ -17,19 +17,17 @@ def test_games_without_a_preset_get_that_of_all_games() -> None:
     assert preset_for("ALE/Skiing-v5") == "atari"
     assert {preset_for(name) for name in NAMED} == NAMED
     for other in ("ALE/Pong-ram-v5", "Pong-v4", "Toy-v0", "ALE/Pong-v6"):
-        assert preset_for(other) == "general"
+        assert preset_for(other) is None
 
 
-def test_who_starts_a_game_without_a_preset_is_told_whose_settings_these_are() -> None:
-    assert "all Atari games" in str(no_preset_note("ALE/Skiing-v5", {}))
-    assert {no_preset_note(name, {}) for name in NAMED} <= {None}
-    assert "settings of 'general'" in str(no_preset_note("ALE/Pong-ram-v5", {}))
-    assert "settings of 'default'" in str(no_preset_note("ALE/Pong-ram-v5", {"policy": "MlpPolicy"}))
+def test_the_preset_of_another_version_is_known() -> None:
+    assert other_version("Hopper-v4") == "Hopper-v5"
+    assert {other_version(name) for name in ("Hopper-v5", "ALE/Pong-v5", "Toy-v0", "toy")} == {""}
 
 
 def test_a_published_network_keeps_its_size_beside_the_preset() -> None:
     def of(**kwargs: Any) -> dict[str, Any]:
-        return choose_settings("ALE/Pong-v5", None, {"policy_kwargs": kwargs}).policy_kwargs
+        return choose_settings("atari", {"policy_kwargs": kwargs}).policy_kwargs
 
     size = load_preset("ALE/Pong-v5" if "ALE/Pong-v5" in NAMED else "atari")["policy_kwargs"]["features_extractor_kwargs"]
     assert of(activation_fn="elu")["features_extractor_kwargs"] == size
@@ -40,9 +38,11 @@ def test_a_published_network_keeps_its_size_beside_the_preset() -> None:
 @pytest.mark.parametrize("game", ["ALE/Skiing-v5", "fastes/Catch-v0"])
 def test_another_policy_that_sees_images_keeps_what_they_go_through(game: str) -> None:
     def of(policy: str, **kwargs: Any) -> dict[str, Any]:
-        return choose_settings(game, None, {"policy": policy, **({"policy_kwargs": kwargs} if kwargs else {})}).policy_kwargs
+        return choose_settings(
+            str(preset_for(game)), {"policy": policy, **({"policy_kwargs": kwargs} if kwargs else {})}
+        ).policy_kwargs
 
-    own = load_preset(preset_for(game))["policy_kwargs"]
+    own = load_preset(str(preset_for(game)))["policy_kwargs"]
     assert set(own) == {"cnn", "features_extractor_kwargs"}
     assert of("CnnPolicy") == of("CnnLstmPolicy") == own
     assert of("CnnLstmPolicy", lstm_hidden_size=8) == {**own, "lstm_hidden_size": 8}
@@ -52,8 +52,8 @@ def test_another_policy_that_sees_images_keeps_what_they_go_through(game: str) -
 
 
 def test_kwargs_of_a_policy_that_sees_no_image_stay_behind() -> None:
-    assert choose_settings("Pendulum-v1", None, {"policy": "CnnPolicy"}).policy_kwargs == {}
-    assert choose_settings("Pendulum-v1", None, {"policy": "MlpLstmPolicy"}).policy_kwargs == {}
+    assert choose_settings("Pendulum-v1", {"policy": "CnnPolicy"}).policy_kwargs == {}
+    assert choose_settings("Pendulum-v1", {"policy": "MlpLstmPolicy"}).policy_kwargs == {}
 
 
 def wrapped() -> Any:

@@ -23,7 +23,7 @@ SCALED = {"population_size", "learning_rate", *COUNTS}
 
 def changed(env: str, **changes: Any) -> dict[str, tuple[Any, Any]]:
     """What the changes change in a preset's settings: before and after."""
-    before, after = (choose_settings(env, None, given).to_dict() for given in ({}, changes))
+    before, after = (choose_settings(env, given).to_dict() for given in ({}, changes))
     return {name: (before[name], after[name]) for name in before if before[name] != after[name]}
 
 
@@ -54,7 +54,7 @@ def test_nothing_else_changes_in_any_preset(name: str) -> None:
     changes = changed(name, population_scale=3)
     assert set(changes) <= SCALED
     assert changes["population_size"] == (
-        choose_settings(name, None, {}).population_size,
+        choose_settings(name, {}).population_size,
         3 * preset.get("population_size", 64),
     )
     for count in COUNTS:
@@ -110,7 +110,7 @@ def test_a_scaled_model_is_the_one_with_those_settings() -> None:
 
 def test_a_scaled_population_is_told_of_no_learning_rate_that_was_left_behind() -> None:
     with caught_warnings() as messages:
-        choose_settings("Hopper-v5", None, {"population_scale": 16})
+        choose_settings("Hopper-v5", {"population_scale": 16})
     assert messages == []
 
 

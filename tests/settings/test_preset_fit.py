@@ -153,15 +153,17 @@ def test_what_changes_nothing_keeps_the_preset(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", UNFIT)
-def test_what_may_change_rewards_has_the_general_settings_and_no_target(kind: str, registry: None) -> None:
+def test_where_rewards_may_have_changed_recipes_race_and_there_is_no_target(kind: str, registry: None) -> None:
     made, difference = UNFIT[kind]
     kwargs = dict(gymnasium.spec("CartPole-v1").kwargs)
     try:
         said, model = said_of(made())
     finally:
         gymnasium.spec("CartPole-v1").kwargs = kwargs
-    assert re.search(f"^CartPole-v1 has .*{difference}.*: the settings of 'general' are used in place of its preset's", said)
-    assert model.settings.learning_rate == all_presets()["general"]["learning_rate"]
+    assert re.search(
+        f"^CartPole-v1 has .*{difference}.*: recipes race, and their settings are used in place of its preset's", said
+    )
+    assert model.settings.learning_rate == all_presets()["linear"]["learning_rate"]
     assert model.target_return == math.inf
     assert "and its reward_threshold of 475 is no target. To use both all the same, pass preset='CartPole-v1' (--pre" in said
 
@@ -180,13 +182,16 @@ def test_what_is_asked_for_is_taken() -> None:
     assert said.endswith("To use it all the same, pass preset='CartPole-v1' (--preset CartPole-v1)")
     assert model.target_return == -1.0
     said, _ = said_of("CartPole-v1", **kwargs, policy="MlpPolicy", target_return="none")
-    assert "the settings of 'default' are used in place of" in said
+    assert "recipes race, and their settings are used in place of" in said
+    said, model = said_of("CartPole-v1", **kwargs, trials=1, target_return="none")
+    assert "the settings of 'linear' are used in place of" in said
+    assert len(model.selection.trials) == 1
 
 
 def test_wrappers_of_observations_and_actions_leave_the_target() -> None:
     for made in (lambda: wrappers.TimeAwareObservation(cartpole()), lambda: wrappers.FrameStackObservation(cartpole(), 2)):
         said, model = said_of(made())
-        assert "settings of 'general'" in said
+        assert "recipes race" in said
         assert "reward_threshold" not in said
         assert model.target_return == 475.0
     said, model = said_of(gymnasium.vector.SyncVectorEnv([lambda: Shown(cartpole())] * 2))
@@ -217,7 +222,7 @@ def test_other_spaces_are_another_layout() -> None:
     assert "observations float64 (218,) (float64 (348,) as registered)" in said
     assert model.settings.obs_columns == "all"
     said, model = said_of("Hopper-v5", env_kwargs={"healthy_reward": 60, "healthy_z_range": [0.7, math.inf]})
-    assert "healthy_reward = 60 (1.0 as registered): the settings" in said
+    assert "healthy_reward = 60 (1.0 as registered): recipes race" in said
     assert model.target_return == math.inf
     with pytest.raises(ValueError, match="obs_columns"):
         FastES("Hopper-v5", preset="Humanoid-v5", n_workers=0)
@@ -271,5 +276,5 @@ def test_sb3s_vector_environments() -> None:
 
 def test_the_command_says_so(tmp_path: Path) -> None:
     train = ["train", "CartPole-v1", "--workers", "0", "--quiet", "--runs", str(tmp_path), "--total-timesteps", "8"]
-    with pytest.warns(UserWarning, match=r"CartPole-v1 has sutton_barto_reward = True \(False as registered\): the settings"):
+    with pytest.warns(UserWarning, match=r"CartPole-v1 has sutton_barto_reward = True \(False as registered\): recipes race"):
         assert main([*train, "--env-kwargs", "sutton_barto_reward=true", "--target-episodes", "1"]) == 0

@@ -192,7 +192,7 @@ def _stream(kind: str) -> Any:
 @pytest.mark.parametrize("kind", ["none", "closed", "terminal", pytest.param("full", marks=needs_full)])
 @pytest.mark.parametrize("n_workers", [0, 1])
 def test_learn_goes_on_without_its_output(kind: str, n_workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    models = [FastES(toy(noisy=True), n_workers=n_workers, verbose=1, **SETTINGS) for _ in range(2)]
+    models = [FastES(toy(noisy=True), preset="default", n_workers=n_workers, verbose=1, **SETTINGS) for _ in range(2)]
 
     def learn(path: Path) -> None:
         path.mkdir()

@@ -31,9 +31,9 @@ def test_every_place_at_which_descriptors_run_out(undisturbed: Result, tmp_path:
         def held():
             return sorted(int(fd) for fd in os.listdir("/proc/self/fd"))
 
-        with FastES(toy(), n_workers=1, **SETTINGS) as other:  # whatever is imported late is there then
+        with FastES(toy(), preset="default", n_workers=1, **SETTINGS) as other:  # whatever is imported late is there then
             learn(other, 1)
-        model, said = FastES(toy(), n_workers=3, **SETTINGS), []
+        model, said = FastES(toy(), preset="default", n_workers=3, **SETTINGS), []
         before, (soft, hard) = held(), resource.getrlimit(resource.RLIMIT_NOFILE)
         for room in range(1, 40):
             resource.setrlimit(resource.RLIMIT_NOFILE, (len(before) - 1 + room, hard))
@@ -66,7 +66,7 @@ def test_every_place_at_which_descriptors_run_out(undisturbed: Result, tmp_path:
 
 
 def test_processes_that_run_out_name_the_limits(monkeypatch: pytest.MonkeyPatch, undisturbed: Result) -> None:
-    with FastES(toy(), n_workers=3, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=3, **SETTINGS) as model:
         with monkeypatch.context() as patch:
             patch.setattr("subprocess.Popen", second_process_fails())
             with pytest.raises(BlockingIOError, match=r"1 of 3 workers could be started, .*`ulimit -u`.*fewer workers"):
@@ -107,7 +107,7 @@ def test_a_thread_that_cannot_be_started_starts_no_worker_later(undisturbed: Res
     found: list[Any] = []
 
     def run() -> None:
-        with FastES(toy(), n_workers=1, **SETTINGS) as model:
+        with FastES(toy(), preset="default", n_workers=1, **SETTINGS) as model:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("threading.Thread.start", lambda _: (_ for _ in ()).throw(RuntimeError("can't start new thread")))
                 with pytest.raises(BlockingIOError, match="0 of 1 workers could be started"):

@@ -143,7 +143,7 @@ def test_a_policy_that_does_not_fit_is_not_made(memory_of: Callable[[int], None]
     memory_of(4 * GB)
     monkeypatch.setattr("fastes.policies.policy_spec.PolicySpec.initial_theta", lambda *_: pytest.fail("it was made"))
     with pytest.raises(OSError, match=r"10\.\d GB needed \(.*640,004,\d+ parameters.*\), 4 GB available; use a smaller policy"):
-        FastES(Wide, "MlpPolicy", n_workers=0)
+        FastES(Wide, "MlpPolicy", preset="default", n_workers=0)
     with pytest.raises(OSError, match="parameters"):
         FastES("CartPole-v1", "MlpPolicy", n_workers=0, policy_kwargs={"net_arch": [10**9, 10**9]})
     with pytest.raises(OSError, match=r"4 TB needed \(4 TB for 1,000,000,000,000 parameters\)"):
@@ -182,7 +182,9 @@ def test_trials_that_do_not_fit_are_not_made(
 @pytest.mark.parametrize("load", [partial(FastES.load, n_workers=0), Policy.load])
 def test_a_small_file_with_a_wide_image_asks_for_no_room(load: Any, memory_of: Callable[[int], None], tmp_path: Path) -> None:
     most = 2**31 - 1
-    with FastES(Dots, n_workers=0, **{**IMAGES, "policy_kwargs": {"cnn": [[1, 8, 9]], "batch_norm": "none"}}) as model:
+    with FastES(
+        Dots, preset="default", n_workers=0, **{**IMAGES, "policy_kwargs": {"cnn": [[1, 8, 9]], "batch_norm": "none"}}
+    ) as model:
         data, arrays = model.snapshot()
     sizes = {"height": 1, "width": most, "channels": 1, "filters": 1, "kernel": 1, "stride": most, "activation": "relu"}
     image = {"kind": "image_convolution", **sizes, "use_bias": False, "first": 0, "planes": 1, "divisor": 1}
@@ -238,7 +240,7 @@ def test_what_settings_or_a_file_ask_for_is_bounded(
     settings: dict[str, Any], told: str, memory_of: Callable[[int], None], no_process: None, tmp_path: Path
 ) -> None:
     memory_of(20 * GB)
-    with FastES(toy(), n_workers=2, **{**SETTINGS, **settings}) as model:
+    with FastES(toy(), n_workers=2, preset="default", **{**SETTINGS, **settings}) as model:
         with pytest.raises(OSError, match=f"not enough memory: .*{told}"):
             learn(model, 1)
         with pytest.raises(OSError, match=f"not enough memory: .*{told}"):
@@ -252,7 +254,7 @@ def test_a_billion_evaluations_of_a_file_take_no_room_before_they_are_played(
     memory_of: Callable[[int], None], tmp_path: Path
 ) -> None:
     memory_of(GB)
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "target_episodes": 10**9}) as model:
+    with FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, "target_episodes": 10**9}) as model:
         model.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", toy(), 0) as model:
         learn(model, 1)
@@ -270,11 +272,11 @@ def test_a_target_that_a_billion_episodes_confirm_is_refused_when_it_is_reached(
 
 
 def test_evaluations_in_parts_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 1)
         whole = model.evaluate(7)
     monkeypatch.setattr("fastes.training.evaluator.EPISODES_AT_ONCE", 3)
-    with FastES(toy(), n_workers=2, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=2, **SETTINGS) as model:
         learn(model, 1)
         parts = model.evaluate(7)
     assert parts.returns.tobytes() == whole.returns.tobytes()
@@ -293,7 +295,7 @@ def test_a_strategy_s_own_noise_table_and_draws(memory_of: Callable[[int], None]
 
 def test_observations_that_a_file_makes_up(tmp_path: Path) -> None:
     policy = CallablePolicy(lambda p, o: p[:2] * o[:2], 3)
-    with FastES(toy(), policy, n_workers=0, **{**SETTINGS, "policy_kwargs": {}}) as model:
+    with FastES(toy(), policy, preset="default", n_workers=0, **{**SETTINGS, "policy_kwargs": {}}) as model:
         model.save(tmp_path / "m")
     file = read_checkpoint(tmp_path / "m")
     file.data["policy"]["obs_shape"] = [2**31 - 1]
@@ -304,7 +306,7 @@ def test_observations_that_a_file_makes_up(tmp_path: Path) -> None:
 
 def test_statistics_of_evaluations_take_no_memory() -> None:
     """They are not counted: with wide observations they would take more than all the rest."""
-    with FastES(toy(), n_workers=0, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         assert model.evaluator.pool_spec(training=False).layout(0).trainings[0].evaluation.arrays()["moments"][0] == (0, 2, 3)
 
 

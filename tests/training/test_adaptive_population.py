@@ -150,7 +150,7 @@ def scheduled(schedule: str) -> dict[str, Any]:
 
 
 def run_of(schedule: str, n_workers: int) -> Result:
-    with FastES(Toy, n_workers=n_workers, **scheduled(schedule)) as model:
+    with FastES(Toy, preset="default", n_workers=n_workers, **scheduled(schedule)) as model:
         records = learn(model, 10**6, 4000)
         return Result(model.snapshot(), records)
 
@@ -172,7 +172,7 @@ def test_a_schedule_changes_generations(first: int, last: int) -> None:
 def test_a_schedule_goes_on_after_a_pause(schedule: str, tmp_path: Path) -> None:
     expected = run_of(schedule, 0)
     for generations in range(1, len(expected.records)):
-        with FastES(Toy, n_workers=0, **scheduled(schedule)) as model:
+        with FastES(Toy, preset="default", n_workers=0, **scheduled(schedule)) as model:
             learn(model, generations, 4000)
             model.save(tmp_path / "m")
         with FastES.load(tmp_path / "m", Toy, n_workers=0) as model:
@@ -181,7 +181,7 @@ def test_a_schedule_goes_on_after_a_pause(schedule: str, tmp_path: Path) -> None
 
 
 def test_another_budget_moves_a_schedule_at_once() -> None:
-    with FastES(Toy, n_workers=0, **scheduled("exp_100_900")) as model:
+    with FastES(Toy, preset="default", n_workers=0, **scheduled("exp_100_900")) as model:
         first = learn(model, 10**6, 4000)[0]
         model.learn(4000, lambda _, record: False)
         assert model.num_timesteps < 2 * first.timesteps, "as large as the last one of the training before"
@@ -218,7 +218,7 @@ def fail_late(**changes: Any) -> tuple[Any, dict[str, Any]]:
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_an_error_in_a_later_block_names_the_job_and_changes_nothing(n_workers: int) -> None:
     env, settings = fail_late()
-    with FastES(env, n_workers=n_workers, **settings) as model:
+    with FastES(env, preset="default", n_workers=n_workers, **settings) as model:
         before = model.snapshot()
         with pytest.raises(WorkerError) as caught:
             learn(model, 1)
@@ -232,7 +232,7 @@ def test_an_error_in_a_later_block_names_the_job_and_changes_nothing(n_workers: 
 
 
 def test_every_job_of_a_generation_can_be_played_again() -> None:
-    with FastES(Growing, n_workers=0, **ADAPTIVE) as model:
+    with FastES(Growing, preset="default", n_workers=0, **ADAPTIVE) as model:
         learn(model, 1)
         _, batch = model.evaluator.run(Player(model.evaluator).generation(model.training))
         for job in range(batch.returns.size):
@@ -259,14 +259,17 @@ def test_a_generation_in_which_all_fail_at_once_ends() -> None:
         def step(self, action: Any) -> Any:
             raise ToyError
 
-    with FastES(Failing, n_workers=0, **{**ADAPTIVE, "on_env_error": "penalise"}) as model, warnings.catch_warnings():
+    with (
+        FastES(Failing, preset="default", n_workers=0, **{**ADAPTIVE, "on_env_error": "penalise"}) as model,
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         with pytest.raises(FastESError, match="every candidate"):
             learn(model, 1)
 
 
 def test_ctrl_c_in_a_later_block_leaves_the_model_as_it_was() -> None:
-    with FastES(Growing, n_workers=2, **ADAPTIVE) as model:
+    with FastES(Growing, preset="default", n_workers=2, **ADAPTIVE) as model:
         learn(model, 2)
         before = model.snapshot()
         asked, submit = [], model.pool.submit
@@ -294,7 +297,7 @@ def test_ctrl_c_in_a_later_block_leaves_the_model_as_it_was() -> None:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("saved") / "m.zip"
-    with FastES("Toy-v0", n_workers=0, **{**ADAPTIVE, "generation_timesteps": 500}) as model:
+    with FastES("Toy-v0", preset="default", n_workers=0, **{**ADAPTIVE, "generation_timesteps": 500}) as model:
         learn(model, 2)
         model.save(path)
         assert model.training.population.first > 1

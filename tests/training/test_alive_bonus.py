@@ -104,7 +104,9 @@ def test_a_function_comes_back_as_an_argument(tmp_path: Path) -> None:
     def bonus(remaining: float) -> float:
         return 1.0 - 2.0 * remaining
 
-    with FastES("Toy-v0", n_workers=0, seed=1, target_return="none", alive_bonus=bonus, **SETTINGS) as trained:
+    with FastES(
+        "Toy-v0", preset="unbiased", n_workers=0, seed=1, target_return="none", alive_bonus=bonus, **SETTINGS
+    ) as trained:
         learn(trained, 2, TOTAL)
         trained.save(tmp_path / "half")
         learn(trained, 4, TOTAL)

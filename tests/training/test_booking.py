@@ -185,7 +185,7 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
         at.start()
         return generation
 
-    with FastES(toy(), n_workers=0, **settings) as model:
+    with FastES(toy(), preset="unbiased", n_workers=0, **settings) as model:
         start = _begun(model, done)
         monkeypatch.setattr(Player, "generation", traced)
         before, ends, number, raised = _said(model.snapshot()), set(), 1 - every, True
@@ -214,7 +214,7 @@ def test_an_exception_at_any_line_of_the_end_tells_each_evaluation_or_not(
     settings: dict[str, Any], generations: int, evaluations: int, every: int
 ) -> None:
     """From where the last generation is booked to where `learn` is over."""
-    with FastES(toy(), n_workers=0, **settings) as model:
+    with FastES(toy(), preset="unbiased", n_workers=0, **settings) as model:
         start, at = _begun(model, 0), At(0)
         _stopped(model, at, Ending(generations, at.start))
         whole, ends, number = _said(model.snapshot()), set(), 1 - every
@@ -281,7 +281,7 @@ AT_ANY_MOMENT = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExcep
 def test_alarms_at_random_moments_change_no_result(undisturbed: Result) -> None:
     """Time limits raise in a handler of SIGALRM; training goes on after each."""
     chance, stopped = np.random.default_rng(0), 0
-    with FastES(toy(), n_workers=0, **SETTINGS) as model, alarms():
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model, alarms():
         start, seconds = model.selection, _seconds(model, lambda: [])
         for number in range(1000):
             _go_back(model, start)
@@ -303,7 +303,7 @@ def test_alarms_at_random_moments_lose_no_row(tmp_path: Path, undisturbed: Resul
         path.mkdir()
         return RunFolder(path, checkpoint_seconds=0.0)
 
-    with FastES(toy(), n_workers=0, **SETTINGS) as model, alarms():
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model, alarms():
         start, seconds = model.selection, _seconds(model, lambda: [new()])
         for number in range(300):
             _go_back(model, start)

@@ -16,7 +16,7 @@ FROZEN: dict[str, Any] = {**SETTINGS, "obs_freeze_after": 100}
 
 def test_statistics_stay_from_the_generation_that_reaches_the_number() -> None:
     counts = []
-    with FastES(Uneven, n_workers=0, **FROZEN) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **FROZEN) as model:
         for _ in range(6):
             learn(model, 1)
             counts.append(model.normalizer.count)
@@ -32,7 +32,7 @@ def test_statistics_stay_from_the_generation_that_reaches_the_number() -> None:
 
 
 def test_without_it_every_generation_counts() -> None:
-    with FastES(Uneven, n_workers=0, **SETTINGS) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 6)
         assert model.normalizer.count == model.num_timesteps > 100
 
@@ -40,7 +40,7 @@ def test_without_it_every_generation_counts() -> None:
 def test_workers_and_a_checkpoint_change_no_bit(tmp_path: Path) -> None:
     expected = train(Uneven, 6, **FROZEN)
     assert_same(expected, train(Uneven, 6, 2, **FROZEN))
-    with FastES(Uneven, n_workers=0, **FROZEN) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **FROZEN) as model:
         learn(model, 5)
         frozen = model.normalizer.count
         model.save(tmp_path / "m")

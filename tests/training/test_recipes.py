@@ -134,9 +134,13 @@ def test_the_recipe_for_images_of_a_dict_trains() -> None:
 
 def test_trials_is_how_many_trainings_race() -> None:
     several = len(recipes_for(BOX, CHOICES, {}))
-    more = recipes_for(BOX, CHOICES, {"trials": several + 1})
-    assert [recipe.name for recipe in more] == [*(recipe.name for recipe in more[:several]), more[0].name]
-    assert {(r.settings.trials, r.settings.rungs, r.settings.trials_fraction) for r in more} == {(several + 1, RUNGS, FRACTION)}
+    with racing(trials=several + 1) as model:
+        trials = model.selection.trials
+        of_all = {(s.trials, s.rungs, s.trials_fraction) for s in (trial.training.settings for trial in trials)}
+    assert len({trial.recipe for trial in trials[:several]}) == several
+    assert len(trials) == several + 1
+    assert trials[-1].recipe == trials[0].recipe
+    assert of_all == {(several + 1, RUNGS, FRACTION)}
     with racing(trials=1) as model:
         assert not model.selection.is_open
         model.learn(1000)

@@ -37,7 +37,7 @@ def test_number_of_workers_changes_no_bit(n_workers: int, whole: Result) -> None
 
 
 def test_the_first_generation_is_played_with_the_statistics_of_its_candidates() -> None:
-    with FastES(Far, n_workers=0, **WARM) as model:
+    with FastES(Far, preset="default", n_workers=0, **WARM) as model:
         start, (perturbations, batch) = model.theta, model.evaluator.run(Player(model.evaluator).generation(model.training))
         asked: list[tuple[Request, Any]] = []  # with the theta that the model had
         submit = model.pool.submit
@@ -74,7 +74,7 @@ def test_without_the_setting_nothing_is_played() -> None:
 
 
 def test_statistics_are_taken_once(whole: Result, tmp_path: Path) -> None:
-    with FastES(Far, n_workers=0, **WARM) as model:
+    with FastES(Far, preset="default", n_workers=0, **WARM) as model:
         records = learn(model, 1)
         model.save(tmp_path / "m")
         records += learn(model, 2)
@@ -88,7 +88,7 @@ def test_statistics_are_taken_once(whole: Result, tmp_path: Path) -> None:
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_a_failure_before_the_first_generation_can_be_played_again(n_workers: int) -> None:
     settings = {**SETTINGS, "obs_warmup": True}
-    with FastES(toy(fail_seeds=[seed_of(0, 2)]), n_workers=n_workers, **settings) as model:
+    with FastES(toy(fail_seeds=[seed_of(0, 2)]), preset="default", n_workers=n_workers, **settings) as model:
         before = model.snapshot()
         with pytest.raises(WorkerError) as caught:
             learn(model, 1)
@@ -107,7 +107,7 @@ def test_they_are_not_taken_again_when_an_early_generation_failed(lag: int) -> N
     def refuse(*_: Any) -> None:
         raise RuntimeError("full")
 
-    with FastES(Far, n_workers=0, **WARM, eval_lag=lag) as model:
+    with FastES(Far, preset="default", n_workers=0, **WARM, eval_lag=lag) as model:
         callback = Callback()
         callback.on_generation = lambda _, record: told.append(record)  # type: ignore[method-assign]
         callback.on_new_best = refuse  # type: ignore[method-assign]
@@ -119,7 +119,7 @@ def test_they_are_not_taken_again_when_an_early_generation_failed(lag: int) -> N
 
 
 def test_a_budget_below_the_first_candidates_still_trains() -> None:
-    with FastES(Far, n_workers=0, **WARM) as model:
+    with FastES(Far, preset="default", n_workers=0, **WARM) as model:
         model.learn(1)
         assert model.generation == 1
         assert np.isfinite(model.theta).all()

@@ -124,7 +124,7 @@ def test_entries_mean_the_presets(preset: str) -> None:
     assert not isinstance(rate, str) or len(rate.split("_")) == 2, "the Zoo can read no other schedule"
     under = Settings().changed(**load_preset(entry.pop("preset", "default")))
     settings = under.changed(total_timesteps=entry.pop("n_timesteps"), **entry)
-    meant = "general" if preset == "default" else preset  # what an environment without an entry gets
+    meant = "linear" if preset == "default" else preset  # what an environment without an entry gets
     assert settings == Settings().changed(**load_preset(meant))
     assert "policy" in entry, "the Zoo takes it away when it loads an agent"
 
@@ -132,14 +132,14 @@ def test_entries_mean_the_presets(preset: str) -> None:
 @pytest.mark.parametrize(
     ("params", "expected"),
     [
-        ({}, "general"),
-        ({"sigma": 0.3}, "general"),
-        ({"policy_kwargs": {"use_bias": True}}, "general"),
-        ({"policy_kwargs": {"net_arch": [8]}}, "default"),
-        ({"policy": "MlpPolicy"}, "default"),
+        ({}, "LinearPolicy"),
+        ({"sigma": 0.3}, "LinearPolicy"),
+        ({"policy_kwargs": {"use_bias": True}}, "LinearPolicy"),
+        ({"policy_kwargs": {"net_arch": [8]}}, "MlpPolicy"),
+        ({"policy": "MlpPolicy"}, "MlpPolicy"),
     ],
 )
-def test_a_network_in_params_takes_the_place_of_the_general_preset(params: dict[str, Any], expected: str) -> None:
+def test_a_network_in_params_takes_the_place_of_the_linear_policy(params: dict[str, Any], expected: str) -> None:
     """As without the Zoo, although the entry says that the policy is linear."""
     from fastes.zoo.hyperparams import hyperparams
 
@@ -147,9 +147,8 @@ def test_a_network_in_params_takes_the_place_of_the_general_preset(params: dict[
     for name in ("n_timesteps", "n_envs"):
         del entry[name]
     with ZooFastES("Toy-v0", entry.pop("policy"), n_workers=0, **entry) as model:
-        kept = Settings().changed(**{**load_preset(expected), **params, "target_return": "none"})
+        kept = Settings().changed(**{**load_preset("linear"), **params, "policy": expected, "target_return": "none"})
         assert model.settings.changed(policy_kwargs={}) == kept.changed(policy_kwargs={})
-        assert model.settings.policy == ("LinearPolicy" if expected == "general" else "MlpPolicy")
 
 
 def test_entries_are_new_each_time() -> None:

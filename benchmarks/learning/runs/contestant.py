@@ -12,6 +12,7 @@ from benchmarks.learning.runs.clock import Budget, Clock
 from benchmarks.learning.runs.evaluation import Task, Watch
 from fastes.policies.obs_columns import ALL
 from fastes.settings.preset_loader import choose_settings, preset_for
+from fastes.settings.recipes import PLAIN
 from fastes.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
             return self.watch.check(steps)
 
     clock.start()
-    preset = preset_for(task.env)
+    preset = preset_for(task.env) or PLAIN
     with FastES(task.env, preset=preset, n_workers=cores, seed=task.seed, target_return="none") as model:
         settings = fingerprint(model.settings)  # of several starts the best one's take their place
         acting = Acting(model)
@@ -75,9 +76,9 @@ def fingerprint(settings: Settings) -> str:
     return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
 
 
-def preset_fingerprint(env: str, preset: str) -> str:
+def preset_fingerprint(preset: str) -> str:
     """The fingerprint of a preset as it is today, trained to the end of its budget as benchmarks do."""
-    return fingerprint(choose_settings(env, preset, {"target_return": "none"}))
+    return fingerprint(choose_settings(preset, {"target_return": "none"}))
 
 
 class TimeUp(Exception):

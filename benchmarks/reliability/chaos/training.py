@@ -21,6 +21,7 @@ from fastes.pools.processes.worker import die_with_parent
 from fastes.reports.console_log import ConsoleLog
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import preset_for
+from fastes.settings.recipes import PLAIN
 from fastes.training.record import Record
 
 _TOTAL = 10**12  # timesteps: more than any run takes, and the same in every stretch, as schedules look at it
@@ -142,7 +143,7 @@ def open_model(plan: Plan) -> FastES:
     if checkpoint.exists():
         return FastES.load(checkpoint, factory, plan.n_workers)
     settings = {"target_return": "none", **plan.settings}
-    return FastES(factory, preset=preset_for(plan.env), n_workers=plan.n_workers, seed=plan.seed, **settings)
+    return FastES(factory, preset=preset_for(plan.env) or PLAIN, n_workers=plan.n_workers, seed=plan.seed, **settings)
 
 
 def train(plan: Plan) -> None:

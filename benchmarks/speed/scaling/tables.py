@@ -46,7 +46,7 @@ SETUPS = (
 def seconds(costs: Costs, setup: Setup, cores: int, timesteps: int = 0) -> float:
     """Wall seconds of whole trainings of the preset. timesteps: instead of the preset's, 0 for these."""
     changes = {"total_timesteps": timesteps} if timesteps else {}
-    settings, costs = choose_settings(costs.env, None, changes), costs._replace(**setup.changes)
+    settings, costs = choose_settings(costs.env, changes), costs._replace(**setup.changes)
     plans = [plan_of(costs, settings, FULL_LENGTH, seed, cores + setup.spares) for seed in range(setup.seeds)]
     return simulate(Machine(cores, cores, setup.spares), plans, setup.way)
 

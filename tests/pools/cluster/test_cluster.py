@@ -183,7 +183,7 @@ def test_infos_come_from_all_nodes_in_job_order(cluster: Cluster) -> None:
     own = {**SETTINGS, "episodes_per_candidate": 2, "info_keywords": ("seed",)}
     told = []
     for where in ({"n_workers": 0}, {"cluster": cluster.address}):
-        with caught_warnings() as messages, FastES(Says, **where, **own) as model:  # type: ignore[arg-type]
+        with caught_warnings() as messages, FastES(Says, preset="default", **where, **own) as model:  # type: ignore[arg-type]
             learn(model, 2)
             told.append(model.last_infos)
         assert sum("action masks" in message for message in messages) == 1

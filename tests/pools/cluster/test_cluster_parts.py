@@ -160,7 +160,7 @@ def test_a_node_that_owes_something_is_late_by_the_pace_of_others(monkeypatch: p
 
 
 def ticket(num_pairs: int = 2, **changes: Any) -> tuple[OpenTicket, Any]:
-    with FastES(toy(), n_workers=0, **{**SETTINGS, "population_size": 2 * num_pairs, **changes}) as model:
+    with FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, "population_size": 2 * num_pairs, **changes}) as model:
         perturbations, spec = model.training.ask(), model.evaluator.pool_spec()
         request = Request(perturbations.theta, model.normalizer, model.training.episode_settings()[0], perturbations)
         return OpenTicket(1, request, spec), spec
@@ -324,7 +324,7 @@ EMPTY = cloudpickle.dumps({})
 
 
 def spec_of(env: Any = None, **changes: Any) -> Any:
-    with FastES(env or toy(), n_workers=0, **{**SETTINGS, **changes}) as model:
+    with FastES(env or toy(), preset="default", n_workers=0, **{**SETTINGS, **changes}) as model:
         return model.evaluator.pool_spec()
 
 
@@ -404,7 +404,7 @@ def test_what_does_not_go_together_is_told() -> None:
         FastES("CartPole-v1", cluster="auto", n_workers=4)
     envs = gymnasium.make_vec("CartPole-v1", 2)
     with pytest.raises(ValueError, match=r"cluster = 'auto' cannot be used with .*, which lives in this process"):
-        FastES(envs, cluster="auto")
+        FastES(envs, preset="unbiased", cluster="auto")
     envs.close()
 
 
