@@ -27,11 +27,19 @@ class WorkerError(FastESError):
         generation: Generation of the episode, as in progress.csv; 0 outside of any.
         job: Job of the episode; None while the environment was built.
         env_seed: Seed of the episode.
+        trial: Trial of the episode, from 1; None if there are not several.
     """
 
-    def __init__(self, message: str, generation: int = 0, job: int | None = None, env_seed: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        generation: int = 0,
+        job: int | None = None,
+        env_seed: int | None = None,
+        trial: int | None = None,
+    ) -> None:
         super().__init__(message)
-        self.generation, self.job, self.env_seed = generation, job, env_seed
+        self.generation, self.job, self.env_seed, self.trial = generation, job, env_seed, trial
 
 
 class WorkerCrashed(WorkerError):

@@ -201,7 +201,8 @@ def resume_command(model: FastES, path: Path) -> str:
 
 def replay_command(model: FastES, path: Path, error: WorkerError) -> str:
     """Return the command that plays the episode of an error again."""
-    return f"fastes replay {shlex.quote(str(path))} --generation {error.generation} --job {error.job}{_env_flag(model)}"
+    trial = f" --trial {error.trial}" if error.trial else ""
+    return f"fastes replay {shlex.quote(str(path))} --generation {error.generation} --job {error.job}{trial}{_env_flag(model)}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -136,6 +136,7 @@ def episode_error(episode: EpisodeDescription, summary: str, origin: str, trace:
         episode.generation,
         episode.job,
         episode.env_seed,
+        episode.trial,
     )
 
 

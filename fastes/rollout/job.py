@@ -269,6 +269,7 @@ class EpisodeDescription(NamedTuple):
         generation: As in progress.csv, from 1; 0 for none.
         job: Its number for `replay`. Evaluations follow the candidates.
         env_seed: Its environment seed.
+        trial: The number in the name of its training; None without a name.
         replay: The Python call that plays it again in one process.
     """
 
@@ -276,6 +277,7 @@ class EpisodeDescription(NamedTuple):
     generation: int
     job: int
     env_seed: int
+    trial: int | None
     replay: str
 
 
@@ -288,12 +290,13 @@ def describe_episode(spec: PoolSpec, slot: RequestSlot, job: int, episode: int) 
     else:
         seed, told = int(slot.eval_seed[job]), 2 * spec.trainings[slot.training].num_pairs + job
         what = f"evaluation episode {job}"
-    trial = spec.trainings[slot.training].name
-    when = (f"{trial}, " if trial else "") + (f"generation {generation}, " if generation > 0 else "")
+    name = spec.trainings[slot.training].name
+    trial = int(name.removeprefix("trial ")) if name else None
+    when = (f"{name}, " if name else "") + (f"generation {generation}, " if generation > 0 else "")
     evaluated = f"model.evaluate(1, first_seed={seed}), with n_workers=0"
-    which = f", trial={trial.removeprefix('trial ')}" if trial else ""
+    which = f", trial={trial}" if trial else ""
     replay = f"model.replay({generation}, {told}{which})" if generation > 0 else evaluated
-    return EpisodeDescription(f"{spec.source.name}, {when}{what}, env seed {seed}", generation, told, seed, replay)
+    return EpisodeDescription(f"{spec.source.name}, {when}{what}, env seed {seed}", generation, told, seed, trial, replay)
 
 
 def warn_of_penalty(known: set[str], summary: str, where: str, trace: str) -> None:

@@ -112,7 +112,7 @@ def _expected(model: FastES, rows: int) -> list[float]:
 def test_each_agent_of_supersuit_plays_a_candidate(kind: str) -> None:
     env = KINDS[kind]()
     own = settings(population_size=_CANDIDATES, normalize_obs=False, action_noise=0.0)
-    with contextlib.closing(env), caught_warnings() as messages, FastES(env, **own) as model:
+    with contextlib.closing(env), caught_warnings() as messages, FastES(env, preset="default", **own) as model:
         assert model.n_envs == (AGENTS if kind == "one world" else COPIES * AGENTS)
         expected = _expected(model, model.n_envs)
         learn(model, 1)
@@ -141,7 +141,7 @@ def test_envpool() -> None:
     thetas = []
     for _ in range(2):
         env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=3, seed=5)
-        with caught_warnings() as messages, FastES(env, **own) as model:
+        with caught_warnings() as messages, FastES(env, preset="default", **own) as model:
             assert model.source.vector_env is not None
             assert model.source.vector_env.restarts_alone
             learn(model, 3)
@@ -175,7 +175,7 @@ def test_envpool_that_answers_for_a_part_is_refused() -> None:
     envpool = pytest.importorskip("envpool")
     env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=4, batch_size=2)
     with pytest.raises(ValueError, match=r"batch_size = 2.*Leave batch_size out"):
-        FastES(env, preset="unbiased")
+        FastES(env, preset="default")
 
 
 @pytest.mark.filterwarnings("ignore:.*precision lowered")
@@ -204,7 +204,7 @@ def test_envpool_in_a_vecenv() -> None:
 
     env = Adapter(envpool.make("CartPole-v1", env_type="gymnasium", num_envs=3, seed=5))
     own = {"seed": 1, "population_size": 12, "preset": "default", "target_return": "none"}
-    with caught_warnings() as messages, FastES(env, **own) as model:
+    with caught_warnings() as messages, FastES(env, preset="default", **own) as model:
         learn(model, 2)
         assert all(episode_return == length >= 8 for episode_return, length in model.last_episodes)
     assert sum("takes no seed once it is made" in message for message in messages) == 1

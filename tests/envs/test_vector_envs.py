@@ -91,7 +91,7 @@ def test_vector_envs_that_cannot_start_alone_wait_for_each_other() -> None:
     vector_env = vector_env_of(normalised)
     assert vector_env is not None
     assert (vector_env.restarts_alone, vector_env.normalizes) == (False, True)
-    with FastES(normalised, preset="unbiased", **settings(episodes_per_candidate=2)) as model:
+    with FastES(normalised, preset="default", **settings(episodes_per_candidate=2)) as model:
         assert not model.settings.normalize_obs, "once is enough"
         learn(model, 2)
         assert sorted(length for _, length in model.last_episodes)[0] >= 4
@@ -136,10 +136,10 @@ def test_an_exception_names_the_jobs_and_training_goes_on(tmp_path: Path) -> Non
     fuse = tmp_path / "fuse"
     fuse.touch()
     seed = 0
-    with FastES(toy(), preset="unbiased", **settings()) as model:
+    with FastES(toy(), preset="default", **settings()) as model:
         seed = int(model.training.ask().env_seed[1, 0])
     env = SyncVectorEnv([toy(fail_seeds=(seed,), while_exists=str(fuse))] * 2)
-    with FastES(env, preset="unbiased", **settings()) as model:
+    with FastES(env, preset="default", **settings()) as model:
         with pytest.raises(WorkerError, match=r"toy fails.*(\n.*)*vector environment.*generation 1.*jobs \["):
             model.learn(10**6)
         assert model.generation == 0
@@ -152,16 +152,16 @@ def test_an_exception_names_the_jobs_and_training_goes_on(tmp_path: Path) -> Non
 def test_what_a_vector_environment_cannot_do_is_refused() -> None:
     env = SyncVectorEnv([toy()] * 2)
     with pytest.raises(ValueError, match="n_workers = 2 cannot be used with"):
-        FastES(env, preset="unbiased", n_workers=2)
+        FastES(env, preset="default", n_workers=2)
     with pytest.raises(ValueError, match=r"env_kwargs .* cannot reach"):
-        FastES(env, preset="unbiased", env_kwargs={"length": 3})
+        FastES(env, preset="default", env_kwargs={"length": 3})
     with pytest.raises(ValueError, match="on_env_error = 'penalise'"):
-        FastES(env, preset="unbiased", on_env_error="penalise")
+        FastES(env, preset="default", on_env_error="penalise")
 
 
 def test_the_environment_stays_its_owners() -> None:
     env = SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2)
-    with FastES(env, preset="unbiased", seed=1, population_size=4, learning_rate=0.05) as model:
+    with FastES(env, preset="default", seed=1, population_size=4, learning_rate=0.05) as model:
         learn(model, 1)
         assert model.get_env() is model.env is env
         assert model.n_envs == 2
@@ -186,7 +186,7 @@ def test_checkpoints_of_plain_lanes_rebuild_the_environment(tmp_path: Path) -> N
 
 def test_checkpoints_of_wrapped_lanes_ask_for_it(tmp_path: Path) -> None:
     env = gymnasium.wrappers.vector.TransformReward(SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2), lambda r: -r)
-    with FastES(env, preset="unbiased", seed=1, population_size=4, learning_rate=0.05) as model:
+    with FastES(env, preset="default", seed=1, population_size=4, learning_rate=0.05) as model:
         assert model.source.name == "CartPole-v1"
         learn(model, 1)
         model.save(tmp_path / "model")
@@ -195,7 +195,7 @@ def test_checkpoints_of_wrapped_lanes_ask_for_it(tmp_path: Path) -> None:
 
 
 def test_replay_plays_in_a_vector_env() -> None:
-    with FastES(SyncVectorEnv([Uneven] * 3), preset="unbiased", **settings()) as model:
+    with FastES(SyncVectorEnv([Uneven] * 3), preset="default", **settings()) as model:
         played = model.replay(1, 5)
         learn(model, 1)
         assert model.last_episodes[5] == (played.episode_return, played.length)
@@ -203,8 +203,8 @@ def test_replay_plays_in_a_vector_env() -> None:
 
 def test_set_env() -> None:
     with (
-        FastES(toy(), preset="unbiased", n_workers=0, **settings()) as model,
-        FastES(toy(), preset="unbiased", n_workers=0, **settings()) as other,
+        FastES(toy(), preset="default", n_workers=0, **settings()) as model,
+        FastES(toy(), preset="default", n_workers=0, **settings()) as other,
     ):
         learn(model, 1)
         learn(other, 1)
@@ -221,7 +221,7 @@ def test_set_env() -> None:
 
 
 def test_another_seed_draws_other_noise_and_keeps_the_parameters() -> None:
-    with FastES(toy(), preset="unbiased", n_workers=0, **settings()) as model:
+    with FastES(toy(), preset="default", n_workers=0, **settings()) as model:
         learn(model, 1)
         before, noise_index = model.theta.copy(), model.training.ask().noise_index
         model.set_random_seed(None)
@@ -231,7 +231,7 @@ def test_another_seed_draws_other_noise_and_keeps_the_parameters() -> None:
         assert (model.training.ask().noise_index != noise_index).any()
         learn(model, 2)
         after = model.theta.copy()
-    with FastES(toy(), preset="unbiased", n_workers=2, **settings()) as model:
+    with FastES(toy(), preset="default", n_workers=2, **settings()) as model:
         learn(model, 1)
         model.set_random_seed(77)
         learn(model, 2)
@@ -251,17 +251,17 @@ class Goal(TellsSuccess, Uneven):
 
 @pytest.mark.parametrize("n_workers", [0, 1])
 def test_successes_are_told(n_workers: int) -> None:
-    with FastES(Goal, preset="unbiased", n_workers=n_workers, **settings()) as model:
+    with FastES(Goal, preset="default", n_workers=n_workers, **settings()) as model:
         learn(model, 2)
         expected = model.last_successes
         assert set(expected) == {0.0, 1.0}
         assert list(model.ep_success_buffer)[-len(expected) :] == expected
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings()) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **settings()) as model:
         learn(model, 1)
         assert np.isnan(model.last_successes).all()
         assert not model.ep_success_buffer
     for mode in MODES:
-        with FastES(SyncVectorEnv([Goal] * 3, autoreset_mode=mode), preset="unbiased", **settings()) as model:
+        with FastES(SyncVectorEnv([Goal] * 3, autoreset_mode=mode), preset="default", **settings()) as model:
             learn(model, 2)
             assert model.last_successes == expected
 
@@ -270,8 +270,8 @@ def test_successes_in_a_list_of_infos_are_told() -> None:
     for mode in MODES:
         env = gymnasium.wrappers.vector.DictInfoToList(SyncVectorEnv([Goal] * 3, autoreset_mode=mode))
         with (
-            FastES(env, preset="unbiased", **settings()) as model,
-            FastES(Goal, preset="unbiased", n_workers=0, **settings()) as expected,
+            FastES(env, preset="default", **settings()) as model,
+            FastES(Goal, preset="default", n_workers=0, **settings()) as expected,
         ):
             learn(model, 1)
             learn(expected, 1)
@@ -285,7 +285,7 @@ def test_processes_that_reset_after_a_reset_are_refused(mode: AutoresetMode) -> 
     try:
         if mode is AutoresetMode.NEXT_STEP:
             with pytest.raises(ValueError, match=r"shared_memory=False.*SAME_STEP"):
-                FastES(env, preset="unbiased", **settings())
+                FastES(env, preset="default", **settings())
         else:
             assert_same_results(train(Uneven, 2, **settings()), train(env, 2, **settings()))
     finally:
@@ -333,11 +333,11 @@ def test_a_wrapper_that_changes_rewards_leaves_no_threshold() -> None:
     ]
     for env, expected in cases:
         with FastES(
-            env, preset="unbiased", n_workers=0 if isinstance(env, gymnasium.Env) else None, population_size=4, seed=0
+            env, preset="default", n_workers=0 if isinstance(env, gymnasium.Env) else None, population_size=4, seed=0
         ) as model:
             assert model.target_return == expected
         env.close()
-    with FastES(vector.TransformReward(lanes, ten), preset="unbiased", population_size=4, seed=0, target_return=50.0) as model:
+    with FastES(vector.TransformReward(lanes, ten), preset="default", population_size=4, seed=0, target_return=50.0) as model:
         assert model.target_return == 50.0
 
 
@@ -379,7 +379,7 @@ def test_a_wrapper_that_remembers_makes_lanes_wait_for_each_other() -> None:
 
 def test_episodes_are_recorded_whole() -> None:
     env = gymnasium.wrappers.vector.RecordEpisodeStatistics(SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 3))
-    with FastES(env, preset="unbiased", seed=1, population_size=6, learning_rate=0.05) as model:
+    with FastES(env, preset="default", seed=1, population_size=6, learning_rate=0.05) as model:
         learn(model, 2)
         assert min(env.length_queue) >= 8, "no CartPole falls sooner"
 
@@ -390,12 +390,12 @@ def test_specs_that_cannot_leave_their_process_stay_there() -> None:
 
 def test_vector_envs_of_several_kinds_are_no_environment_to_rebuild(tmp_path: Path) -> None:
     env = SyncVectorEnv([lambda: gymnasium.make("Pendulum-v1", g=9.0), lambda: gymnasium.make("Pendulum-v1", g=2.0)])
-    with FastES(env, preset="unbiased", seed=1, population_size=4, learning_rate=0.05) as model:
+    with FastES(env, preset="default", seed=1, population_size=4, learning_rate=0.05) as model:
         assert not model.source.rebuilds
         assert model.snapshot().data["env"] is None
     with FastES(
         SyncVectorEnv([lambda: gymnasium.make("Pendulum-v1", g=9.0)] * 2),
-        preset="unbiased",
+        preset="default",
         population_size=4,
         learning_rate=0.05,
     ) as model:
@@ -404,7 +404,7 @@ def test_vector_envs_of_several_kinds_are_no_environment_to_rebuild(tmp_path: Pa
 
 def test_evaluation_leaves_statistics_alone() -> None:
     env = gymnasium.wrappers.vector.NormalizeObservation(SyncVectorEnv([Uneven] * 3))
-    with FastES(env, preset="unbiased", **settings()) as model:
+    with FastES(env, preset="default", **settings()) as model:
         learn(model, 1)
         count = env.obs_rms.count
         model.evaluate(5)
@@ -418,13 +418,13 @@ def test_statistics_that_are_new_are_warned_of(tmp_path: Path) -> None:
     def normalised() -> Any:
         return gymnasium.wrappers.vector.NormalizeObservation(SyncVectorEnv([Uneven] * 2))
 
-    with FastES(normalised(), preset="unbiased", **settings()) as model:
+    with FastES(normalised(), preset="default", **settings()) as model:
         learn(model, 1)
         model.save(tmp_path / "model")
     with caught_warnings() as messages, FastES.load(tmp_path / "model", env=normalised()):
         pass
     assert any("statistics that are new" in message for message in messages)
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings()) as model, caught_warnings() as messages:
+    with FastES(Uneven, preset="default", n_workers=0, **settings()) as model, caught_warnings() as messages:
         model.set_env(normalised())
     assert any("normalised twice" in message for message in messages)
     assert not any("statistics that are new" in message for message in messages)
@@ -432,13 +432,13 @@ def test_statistics_that_are_new_are_warned_of(tmp_path: Path) -> None:
 
 def test_rewards_by_moving_statistics_are_warned_of() -> None:
     env = gymnasium.wrappers.vector.NormalizeReward(SyncVectorEnv([Uneven] * 2))
-    with caught_warnings() as messages, FastES(env, preset="unbiased", **settings()):
+    with caught_warnings() as messages, FastES(env, preset="default", **settings()):
         pass
     assert any("NormalizeReward" in message for message in messages)
 
 
 def test_a_refused_environment_changes_nothing() -> None:
-    with FastES(toy(), preset="unbiased", n_workers=0, on_env_error="penalise", **settings()) as model:
+    with FastES(toy(), preset="default", n_workers=0, on_env_error="penalise", **settings()) as model:
         learn(model, 1)
         source, evaluator = model.source, model.evaluator
         with pytest.raises(ValueError, match="on_env_error"):
@@ -449,7 +449,7 @@ def test_a_refused_environment_changes_nothing() -> None:
 
 @pytest.mark.parametrize("n_workers", [0, 1])
 def test_workers_come_back_after_a_vector_env(n_workers: int) -> None:
-    with FastES(toy(), preset="unbiased", n_workers=n_workers, **settings()) as model:
+    with FastES(toy(), preset="default", n_workers=n_workers, **settings()) as model:
         model.set_env(SyncVectorEnv([toy()] * 2))
         assert model.n_workers == 0
         model.set_env(toy())
@@ -493,6 +493,6 @@ def test_a_lane_that_is_cut_beside_one_that_ends_tells_its_success() -> None:
 
     for num_envs in (1, 3, 7):
         env = SyncVectorEnv([Always] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
-        with FastES(env, preset="unbiased", **settings(max_episode_steps=6)) as model:
+        with FastES(env, preset="default", **settings(max_episode_steps=6)) as model:
             learn(model, 1)
             assert set(model.last_successes) == {1.0}

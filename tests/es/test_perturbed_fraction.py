@@ -166,7 +166,7 @@ def test_a_sum_in_parts_is_the_sum(squares: bool, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("sigmas", ["none", "per_parameter"])
 def test_a_pool_evaluates_the_candidates_of_the_strategy(sigmas: str) -> None:
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings(perturbed_fraction=0.4, sigma_adaptation=sigmas)) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **settings(perturbed_fraction=0.4, sigma_adaptation=sigmas)) as model:
         learn(model, 2)
         assert_pool_plays_candidates(model)
 
@@ -189,13 +189,13 @@ def test_an_adaptive_population_has_windows_for_all_its_pairs(sigmas: str) -> No
     expected = train(Uneven, 3, **own)
     assert expected.records[-1].episodes > 3 * own["population_size"], "blocks were added"
     assert_same(expected, train(Uneven, 3, 2, **own))
-    with FastES(Uneven, preset="unbiased", n_workers=0, **own) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **own) as model:
         learn(model, 2)
         assert_pool_plays_candidates(model)
 
 
 def test_evaluation_is_of_theta_itself() -> None:
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings(perturbed_fraction=0.4)) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **settings(perturbed_fraction=0.4)) as model:
         learn(model, 1)
         first = model.evaluate(3)
         model.close()

@@ -181,7 +181,7 @@ def test_a_sum_in_parts_is_the_sum() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pool_evaluates_the_candidates_of_the_strategy(kind: str) -> None:
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings(sigma_adaptation=kind, sigma_learning_rate=1.0)) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **settings(sigma_adaptation=kind, sigma_learning_rate=1.0)) as model:
         learn(model, 2)
         assert_pool_plays_candidates(model)
 
@@ -201,7 +201,7 @@ def test_workers_and_lanes_change_no_bit(kind: str) -> None:
 
 
 def test_the_log_shows_the_mean() -> None:
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings(sigma_adaptation="per_parameter")) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **settings(sigma_adaptation="per_parameter")) as model:
         learn(model, 2)
         mean = float(model.strategy.state()["sigma"].astype(np.float64).mean())
         assert learn(model, 3)[0].sigma == pytest.approx(mean, rel=1e-12)
@@ -209,7 +209,7 @@ def test_the_log_shows_the_mean() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_sigma_on_loading_is_that_of_what_has_adapted(kind: str, tmp_path: Path) -> None:
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings(sigma_adaptation=kind)) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **settings(sigma_adaptation=kind)) as model:
         learn(model, 2)
         model.save(tmp_path / "m")
         kept = sigma_of(model.strategy)
@@ -225,7 +225,7 @@ def test_another_sigma_on_loading_is_that_of_what_has_adapted(kind: str, tmp_pat
 
 
 def test_another_sigma_on_loading_is_that_of_every_trial(tmp_path: Path) -> None:
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings(sigma_adaptation="scalar", trials=3)) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **settings(sigma_adaptation="scalar", trials=3)) as model:
         learn(model, 3)
         kept = [float(sigma_of(trial.training.strategy)[0]) for trial in model.selection.trials]
         model.save(tmp_path / "m")
@@ -236,7 +236,7 @@ def test_another_sigma_on_loading_is_that_of_every_trial(tmp_path: Path) -> None
 
 
 def test_what_is_no_sigma_in_a_file_is_named(tmp_path: Path) -> None:
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings(sigma_adaptation="scalar")) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **settings(sigma_adaptation="scalar")) as model:
         saved = model.snapshot()
     for wrong in (0, "lin_0.1", None, 10**400):
         saved.data["settings"]["sigma"] = wrong
@@ -256,7 +256,7 @@ def test_what_is_no_sigma_in_a_file_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_sigma_is_named(sigma: Any, message: str, tmp_path: Path) -> None:
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings(sigma_adaptation="per_parameter")) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **settings(sigma_adaptation="per_parameter")) as model:
         assert model.num_params == 26
         saved = model.snapshot()
     saved.arrays["trainings"].pop("0.sigma")
@@ -269,7 +269,7 @@ def test_a_damaged_sigma_is_named(sigma: Any, message: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("saved", "loaded"), [("scalar", "none"), ("none", "scalar"), ("scalar", "per_parameter")])
 def test_another_adaptation_on_loading_is_no_damaged_file(saved: str, loaded: str, tmp_path: Path) -> None:
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings(sigma_adaptation=saved)) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **settings(sigma_adaptation=saved)) as model:
         model.save(tmp_path / "m")
     message = f"sigma_adaptation = '{loaded}' cannot change on loading, the checkpoint has '{saved}'"
     with pytest.raises(CheckpointMismatch, match=message):
@@ -277,7 +277,7 @@ def test_another_adaptation_on_loading_is_no_damaged_file(saved: str, loaded: st
 
 
 def test_a_plain_checkpoint_holds_no_sigma(tmp_path: Path) -> None:
-    with FastES(Uneven, preset="unbiased", n_workers=0, **settings()) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **settings()) as model:
         model.save(tmp_path / "m")
     assert not [name for name in read_checkpoint(tmp_path / "m").arrays["trainings"] if "sigma" in name]
 

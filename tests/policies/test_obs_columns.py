@@ -91,7 +91,7 @@ def test_what_is_no_choice_is_named(value: Any, message: str) -> None:
 @pytest.mark.parametrize(("value", "where"), [("0:4", 3), ("3", 3), ("5:", 5), ("1,9,0", 9)])
 def test_columns_that_are_not_there_are_named(value: str, where: int) -> None:
     with pytest.raises(ValueError, match=f"'{value}' is out of range at {where}: observations have 3 values.*from 0 to 2"):
-        FastES(Toy, preset="unbiased", n_workers=0, obs_columns=value)
+        FastES(Toy, preset="default", n_workers=0, obs_columns=value)
 
 
 class Shows(Toy):
@@ -119,7 +119,7 @@ def test_where_it_makes_no_sense_it_is_refused(space: Any, message: str) -> None
 
     Env.space = space
     with pytest.raises(ValueError, match=f"obs_columns = '0' chooses among .*{message}"):
-        FastES(Env, preset="unbiased", n_workers=0, obs_columns=[0])
+        FastES(Env, preset="default", n_workers=0, obs_columns=[0])
 
 
 # What is seen
@@ -167,8 +167,8 @@ def test_a_vector_environment_shows_the_same(env: Any, value: str) -> None:
 def test_acting_needs_whole_observations(tmp_path: Path) -> None:
     observations = np.random.default_rng(0).standard_normal((4, 3))
     with (
-        FastES(two, preset="unbiased", n_workers=0, **settings()) as alone,
-        FastES(Toy, preset="unbiased", n_workers=0, **CHOSEN) as model,
+        FastES(two, preset="default", n_workers=0, **settings()) as alone,
+        FastES(Toy, preset="default", n_workers=0, **CHOSEN) as model,
     ):
         learn(alone, 2)
         learn(model, 2)

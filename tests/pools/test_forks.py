@@ -133,7 +133,7 @@ def test_a_pool_of_forked_processes_evaluates(n_workers: int, tmp_path: Path) ->
         def returns(seed):
             return model.evaluate(4, first_seed=seed).returns.tolist()
 
-        model = FastES(toy(), n_workers={n_workers}, **{SETTINGS!r})
+        model = FastES(toy(), preset="default", n_workers={n_workers}, **{SETTINGS!r})
         learn(model, 1)
         with multiprocessing.get_context("fork").Pool(2) as pool:
             print(json.dumps(pool.map(returns, range(6))))

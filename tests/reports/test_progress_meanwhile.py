@@ -113,9 +113,7 @@ def test_no_step_is_counted_twice() -> None:
 def test_steps_that_no_training_counts_are_not_those_of_others() -> None:
     """Of the proof that one is solved, and of the generation that was played meanwhile."""
     settings = {**TINY, "target_return": -1e9, "target_episodes": 2, "eval_lag": 0}
-    models = make_models(
-        lambda seed: FastES(lambda: Toy(), preset="unbiased", **{**settings, "seed": seed}, n_workers=2), range(2)
-    )
+    models = make_models(lambda seed: FastES(lambda: Toy(), **{**settings, "seed": seed}, n_workers=2), range(2))
     bar = SeedsBar(2, judging=2)
     with one_pool(models):
         run_to_end(side_by_side(*[model.learn_async(400, [bar]) for model in models]))

@@ -185,7 +185,7 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
         at.start()
         return generation
 
-    with FastES(toy(), preset="unbiased", n_workers=0, **settings) as model:
+    with FastES(toy(), preset="default", n_workers=0, **settings) as model:
         start = _begun(model, done)
         monkeypatch.setattr(Player, "generation", traced)
         before, ends, number, raised = _said(model.snapshot()), set(), 1 - every, True
@@ -214,7 +214,7 @@ def test_an_exception_at_any_line_of_the_end_tells_each_evaluation_or_not(
     settings: dict[str, Any], generations: int, evaluations: int, every: int
 ) -> None:
     """From where the last generation is booked to where `learn` is over."""
-    with FastES(toy(), preset="unbiased", n_workers=0, **settings) as model:
+    with FastES(toy(), preset="default", n_workers=0, **settings) as model:
         start, at = _begun(model, 0), At(0)
         _stopped(model, at, Ending(generations, at.start))
         whole, ends, number = _said(model.snapshot()), set(), 1 - every

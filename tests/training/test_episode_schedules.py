@@ -28,7 +28,7 @@ SCHEDULE: dict[str, Any] = settings(
 
 
 def run(env: Any, n_workers: int = 0, **changes: Any) -> Any:
-    with FastES(env, preset="unbiased", n_workers=n_workers, **{**SCHEDULE, **changes}) as model:
+    with FastES(env, preset="default", n_workers=n_workers, **{**SCHEDULE, **changes}) as model:
         records = learn(model, 10**6, BUDGET)
         return model.snapshot(), records
 
@@ -38,7 +38,7 @@ def run(env: Any, n_workers: int = 0, **changes: Any) -> Any:
 
 def test_each_generation_has_its_own_number() -> None:
     told: list[int] = []
-    with FastES(Uneven, preset="unbiased", n_workers=0, **SCHEDULE) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **SCHEDULE) as model:
         records = learn(model, 10**6, BUDGET, lambda _: told.append(len(model.last_episodes)))
         most = model.evaluator.needs()[0].episodes
     begun = [0, *(record.timesteps for record in records[:-1])]
@@ -56,7 +56,7 @@ def test_each_generation_has_its_own_number() -> None:
 def test_workers_lanes_and_a_pause_change_no_bit(tmp_path: Path) -> None:
     state, records = run(Uneven)
     for n_workers in (2, 0):
-        with FastES(Uneven, preset="unbiased", n_workers=n_workers, **SCHEDULE) as model:
+        with FastES(Uneven, preset="default", n_workers=n_workers, **SCHEDULE) as model:
             learn(model, len(records) // 2, BUDGET)
             model.save(tmp_path / "m")
         with FastES.load(tmp_path / "m", Uneven, n_workers=n_workers) as model:
@@ -94,7 +94,7 @@ def test_the_cap_follows_the_length_of_one_episode() -> None:
 
 
 def test_a_replay_plays_the_running_number(tmp_path: Path) -> None:
-    with FastES(Toy, preset="unbiased", n_workers=0, **settings(episodes_per_candidate="lin_1_3")) as model:
+    with FastES(Toy, preset="default", n_workers=0, **settings(episodes_per_candidate="lin_1_3")) as model:
         lengths = [model.replay(1, 0).length]
         learn(model, 10**6, BUDGET)
         model.save(tmp_path / "m")
@@ -122,7 +122,7 @@ def test_what_is_no_number_of_episodes_is_refused(value: Any, error: Any, messag
 
 def test_every_episode_of_a_candidate_counts_for_the_share_that_is_cut() -> None:
     changes: dict[str, Any] = {"episodes_per_candidate": 4, "episode_cap_start": 9}
-    with FastES(Uneven, preset="unbiased", n_workers=0, **{**SCHEDULE, **changes}) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **{**SCHEDULE, **changes}) as model:
         records = learn(model, 12, BUDGET)
         episodes = 4 * SCHEDULE["population_size"]
         grown = [after.episode_cap > before.episode_cap for before, after in pairwise(records)]
@@ -133,7 +133,7 @@ def test_every_episode_of_a_candidate_counts_for_the_share_that_is_cut() -> None
 @pytest.mark.parametrize("trials", [1, 3])
 def test_a_cap_that_a_training_goes_on_with_begins_where_it_is_set(trials: int, tmp_path: Path) -> None:
     none = settings(episode_cap="none", trials=trials, rungs=2)
-    with FastES(Uneven, preset="unbiased", n_workers=0, **none) as model:
+    with FastES(Uneven, preset="default", n_workers=0, **none) as model:
         model.learn(BUDGET, lambda m, _: m.generation < 3 or (trials > 1 and m.selection.rung < 1))
         assert len(model.selection.trials) == min(trials, 2)
         model.save(tmp_path / "m")

@@ -242,7 +242,8 @@ def test_parameters_that_are_set_end_the_trials() -> None:
 
 def test_several_seeds_of_several_trials() -> None:
     """Each is what it is alone."""
-    models = train_seeds(TOY, [5, 6], total_timesteps=BUDGET, n_workers=2, **{k: v for k, v in TRIALS.items() if k != "seed"})
+    rest = {name: value for name, value in TRIALS.items() if name != "seed"}
+    models = train_seeds(TOY, [5, 6], total_timesteps=BUDGET, n_workers=2, preset="default", **rest)
     for model in models:
         with FastES(TOY, preset="default", **{**TRIALS, "seed": model.seed}) as alone:
             alone.learn(BUDGET)

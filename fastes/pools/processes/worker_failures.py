@@ -211,4 +211,5 @@ def _error(worker: Worker, lost: str, episode: EpisodeDescription | None, genera
         episode.generation if episode else generation,
         episode.job if episode else None,
         episode.env_seed if episode else None,
+        episode.trial if episode else None,
     )
