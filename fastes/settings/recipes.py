@@ -54,15 +54,14 @@ def recipes_for(observations: spaces.Space[Any], actions: spaces.Space[Any], cha
     Args:
         observations, actions: The spaces.
         changes: The user's settings, which all recipes get. Those that differ in nothing then, and those that cannot have
-            them, are left out.
+            them, are left out. Recipes of the user's policy are before others.
 
     Raises:
         ValueError: If no recipe can have these settings.
     """
     found, refused = list[Recipe](), list[Exception]()
-    for name, table in all_presets().items():
-        if not _fits(table.get("race"), observations, actions):
-            continue
+    presets = {name: table for name, table in all_presets().items() if _fits(table.get("race"), observations, actions)}
+    for name in sorted(presets, key=lambda name: changes.get("policy", presets[name]["policy"]) != presets[name]["policy"]):
         try:
             settings = choose_settings(name, changes)
         except ValueError as error:

@@ -15,6 +15,7 @@ from fastes.settings.settings import Settings
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "linear": ("LinearPolicy", {"use_bias": True}),
     "unbiased": ("LinearPolicy", {}),
+    "memory": ("MlpLstmPolicy", {"lstm_hidden_size": 8}),
     "16-16": ("MlpPolicy", {"net_arch": [16, 16]}),
     "32-32": ("MlpPolicy", {"net_arch": [32, 32]}),
     "64-64": ("MlpPolicy", {"net_arch": [64, 64]}),
@@ -22,7 +23,7 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "several-inputs": ("MultiInputPolicy", {}),
 }
 _OF_KIND = {"images": ["cnn"], "images and values": ["several-inputs"]}  # networks by recipes.kind_of; else all others
-_ENDS = (1.0, 0.2)  # learning rate at the end of the budget over that at its start
+_ENDS = {"learning_rate": (1.0, 0.2, 0.1), "sigma": (1.0, 1 / 7)}  # last values of schedules over their first
 _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the environment's alive bonus that training subtracts
 _PLAIN_MOMENTUM = {"sgd": 0.0}  # as ARS; 0.9 for the other optimisers
 _DIGITS = 2  # of what is drawn, so that what was tried is what is written down
@@ -46,9 +47,9 @@ _Draw = Callable[[str, Any], Any]  # (name of a parameter, its range or choices)
 class SearchSpace:
     """The parameters of a study in one environment.
 
-    Most are settings, with the values that their fields' `tried` names. Three are not: `network` is policy and policy_kwargs,
-    `learning_rate_end` the learning rate's last value as a share of its first, `alive_bonus_share` the alive bonus as a share
-    of the environment's.
+    Most are settings, with the values that their fields' `tried` names. Four are not: `network` is policy and policy_kwargs,
+    `learning_rate_end` and `sigma_end` are a schedule's last value as a share of its first, `alive_bonus_share` is the alive
+    bonus as a share of the environment's.
 
     Attributes:
         kind: The kind of the observations, as `recipes.kind_of` returns it.
@@ -75,7 +76,7 @@ class SearchSpace:
         return self._walk(suggest)
 
     def params_of(self, settings: Settings) -> dict[str, Any]:
-        """Return the parameters that are nearest to settings, those of recipes exactly, unless sigma falls."""
+        """Return the parameters that are nearest to settings, those of recipes exactly."""
         return self._walk(lambda name, tried: _nearest(self._value_in(settings, name), tried))
 
     def settings_of(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,9 +87,9 @@ class SearchSpace:
             found |= {"policy": policy, "policy_kwargs": dict(policy_kwargs)}
         if "population_size" in found:
             found["population_size"] += found["population_size"] % 2
-        if (end := params.get("learning_rate_end", 1.0)) != 1.0:
-            rate = found["learning_rate"]
-            found["learning_rate"] = f"lin_{rate:g}_{_rounded(rate * end):g}"
+        for name in _ENDS:
+            if (end := params.get(f"{name}_end", 1.0)) != 1.0:
+                found[name] = f"lin_{found[name]:g}_{_rounded(found[name] * end):g}"
         if "alive_bonus_share" in params:
             found["alive_bonus"] = params["alive_bonus_share"] * self.alive_bonus
         if "optimizer" in params:
@@ -110,23 +111,26 @@ class SearchSpace:
 
         if networks := self._networks():
             take("network", networks)
-        effects = self._effects(setting)
+        effects = self._effects(setting, params)
         for name in sorted(_TRIED, key=lambda name: name in effects):  # those that depend on others come last
             take(name, _TRIED[name], name not in effects or effects[name]())
-            if name == "learning_rate":
-                take("learning_rate_end", _ENDS, name not in self.fixed)
+            if name in _ENDS:
+                take(f"{name}_end", _ENDS[name], name not in self.fixed)
         take("alive_bonus_share", _SHARES, bool(self.alive_bonus) and "alive_bonus" not in self.fixed)
         return params
 
-    def _effects(self, setting: Callable[[str], Any]) -> dict[str, Callable[[], bool]]:
+    def _effects(self, setting: Callable[[str], Any], params: Mapping[str, Any]) -> dict[str, Callable[[], bool]]:
         """Return the settings that have an effect, or are allowed, only together with some values of others."""
 
         def compares_pairs() -> bool:
             return not rule_of(setting("shaping")).within_pairs
 
+        def falls(name: str) -> bool:
+            return bool(params.get(f"{name}_end", 1.0) != 1.0)
+
         return {
             "top_fraction": compares_pairs,
-            _ADAPTED: lambda: compares_pairs() and isinstance(setting("sigma"), (int, float)),
+            _ADAPTED: lambda: compares_pairs() and isinstance(setting("sigma"), (int, float)) and not falls("sigma"),
             "sample_actions": lambda: self.has_choices,
             "episode_cap_start": lambda: setting("episode_cap") != "none",
             "obs_clip": lambda: bool(setting("normalize_obs")),
@@ -149,9 +153,10 @@ class SearchSpace:
             exact = [each for each in names if NETWORKS[each] == wanted]
             alike = [each for each in names if NETWORKS[each][0] == settings.policy]
             return next(iter([*exact, *alike]), None)
-        if name == "learning_rate_end":
-            first, *last = _numbers_of(settings.learning_rate)
-            return last[-1] / first if last else 0.0 if isinstance(settings.learning_rate, str) else 1.0
+        if (scheduled := name.removesuffix("_end")) in _ENDS and scheduled != name:
+            value = getattr(settings, scheduled)
+            first, *last = _numbers_of(value)
+            return last[-1] / first if last else 0.0 if isinstance(value, str) else 1.0
         if name == "alive_bonus_share":
             return _numbers_of(settings.alive_bonus)[0] / self.alive_bonus
         value = getattr(settings, name)

@@ -30,13 +30,12 @@ def test_without_a_preset_a_model_has_the_plain_recipe(changes: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("changes", NETWORKS)
-def test_a_network_gets_the_first_recipe_that_can_have_it(changes: dict[str, Any]) -> None:
+def test_a_network_gets_the_recipe_of_its_policy(changes: dict[str, Any]) -> None:
     with FastES("Toy-v0", preset=None, n_workers=0, **changes) as model:
         settings = model.settings
     assert settings.policy == changes.get("policy", "MlpPolicy")
     assert changes.get("policy_kwargs", {}).items() <= settings.policy_kwargs.items()
-    is_linear_recipe = "net_arch" not in settings.policy_kwargs and "activation_fn" not in settings.policy_kwargs
-    assert settings.sigma == load_preset(PLAIN if is_linear_recipe else "network")["sigma"]
+    assert settings.sigma == load_preset("memory" if "policy_kwargs" in changes and "policy" in changes else "network")["sigma"]
 
 
 def test_without_a_preset_a_tuned_one_is_not_used() -> None:

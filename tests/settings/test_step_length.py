@@ -12,7 +12,6 @@ from faults import caught_warnings
 from fastes import FastES
 from fastes.settings.preset_fit import LEAST, step_length, warn_of_step_length
 from fastes.settings.preset_loader import DEFAULT, all_presets, load_preset
-from fastes.settings.recipes import PLAIN
 from fastes.settings.settings import Settings
 
 SIZES = {"Humanoid-v5": 782, "HumanoidStandup-v5": 782, "Walker2d-v5": 108, "BipedalWalker-v3": 100, "Pusher-v5": 168}
@@ -31,7 +30,7 @@ def test_no_preset_is_warned_of(name: str) -> None:
     length = step_length(Settings().changed(**own), size)
     assert length is not None
     assert 3 * LEAST < length < 0.6
-    for under in (name, DEFAULT, PLAIN):  # as a run's configuration or the Zoo's entry has it
+    for under in (name, DEFAULT, "unbiased"):  # as a run's configuration or the Zoo's entry has it
         assert said_of(under, size, **own) == ""
 
 
@@ -59,12 +58,12 @@ def test_what_documents_and_users_reasonably_write_is_not(preset: str, changes: 
     [
         ("HalfCheetah-v5", {"learning_rate": 1e-3}, "learning_rate = 0.001: a step is 1.7 % of a perturbation's length"),
         ("HalfCheetah-v5", {"learning_rate": 3e-4}, "so training will hardly move; preset 'HalfCheetah-v5' has learning_rate"),
-        (PLAIN, {"learning_rate": 1e-3}, "has learning_rate = lin_0.05_0.01 and sigma = 0.1, whose steps are 25 % of one"),
+        ("unbiased", {"learning_rate": 1e-3}, "has learning_rate = lin_0.05_0.01 and sigma = 0.1, whose steps are 25 % of one"),
         (DEFAULT, {"learning_rate": 1e-3}, "learning_rate = 0.001: a step is 2 %"),
         ("CartPole-v1", {"learning_rate": 3e-4}, "a step is 0.3 %"),
         ("Humanoid-v5", {"learning_rate": 1e-3}, "a step is 0.5 %"),
         (
-            PLAIN,
+            "unbiased",
             {"optimizer": "clipup", "learning_rate": 1e-3},
             "and optimizer = clipup: a step is 0.1 %",
         ),

@@ -263,8 +263,6 @@ def test_recipes_are_in_the_space_exactly() -> None:
         spaces = model.observation_space, model.action_space
     space = SearchSpace(has_choices=True)
     for name, settings in recipes_for(*spaces, {"trials": 6, "rungs": 1}):
-        if isinstance(settings.sigma, str):  # a schedule
-            continue
         plain = settings.changed(trials=1, rungs=1, trials_fraction=Settings().trials_fraction)
         assert Settings().changed(**space.settings_of(space.params_of(plain))) == plain, name
 
