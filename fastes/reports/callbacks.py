@@ -101,8 +101,9 @@ class CallbackListener:
         finished = training.latest_evaluations[-1] if record.eval_generation else None
         if record.trial not in self._warnings:
             self._warnings[record.trial] = StatisticsWarnings(next((each.of_env for each in self._warnings.values()), None))
-        target, has_raced = self._model.target_return, bool(self._model.selection.present.recipe)
-        self._warnings[record.trial].check(training, record.generation, generation.batch, finished, target, has_raced)
+        target, selection = self._model.target_return, self._model.selection
+        race = selection.is_race, selection.is_race and selection.is_open
+        self._warnings[record.trial].check(training, record.generation, generation.batch, finished, target, *race)
         return all(answer is None or bool(answer) for answer in answers)
 
     def on_new_best(self, eval_return: float) -> None:

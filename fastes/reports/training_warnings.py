@@ -37,6 +37,7 @@ class StatisticsWarnings:
         self._lowest, self._highest = math.inf, -math.inf  # returns so far
         self._first_lengths: tuple[float, int] | None = None  # mean and shortest of the first generation, if it was seen
         self._candidates, self._evaluations = ReturnsOverBudget(), ReturnsOverBudget()
+        self._is_racing = False
 
     def check(
         self,
@@ -46,6 +47,7 @@ class StatisticsWarnings:
         finished: FinishedEvaluation | None,
         target_return: float = math.inf,
         has_raced: bool = False,
+        is_racing: bool = False,
     ) -> None:
         """Check a generation.
 
@@ -56,7 +58,9 @@ class StatisticsWarnings:
             finished: The evaluation that was reported with it, if any.
             target_return: Noise-free return at which the training ends.
             has_raced: Whether the training's settings are a recipe's, which raced against others.
+            is_racing: Whether others may still win. Until then it is no fault that a recipe does not learn.
         """
+        self._is_racing = is_racing
         if generation == 1:
             self._first_lengths = (
                 float(batch.lengths.mean()) / batch.per_candidate,
@@ -113,11 +117,11 @@ class StatisticsWarnings:
         if is_equal and self._is_at_its_best(float(batch.returns.flat[0])):
             is_equal = False
         self._equal = self._equal + 1 if is_equal else 0
-        if self._equal == _EQUAL:
+        if self._equal >= _EQUAL:
             self._say(
                 "equal",
-                f"in {_EQUAL} generations up to {generation} all candidates had the same return, so nothing could be learned: "
-                f"{_exploring(training)}raise sigma, or give rewards that tell small improvements",
+                f"in {self._equal} generations up to {generation} all candidates had the same return, so nothing could be "
+                f"learned: {_exploring(training)}raise sigma, or give rewards that tell small improvements",
             )
 
     def _is_at_its_best(self, value: float) -> bool:
@@ -127,22 +131,22 @@ class StatisticsWarnings:
     def _check_shortest_episodes(self, training: Training, generation: int, batch: Batch) -> None:
         length = float(batch.lengths.mean()) / batch.per_candidate
         self._short = self._short + 1 if length <= _AT_ONCE else 0
-        if self._short != _SHORT or self._first_lengths is None:
+        if self._short < _SHORT or self._first_lengths is None:
             return
         first, _ = self._first_lengths
         limit = training.episode_limit or 0
         if first >= _LONG:
             self._say(
                 "short",
-                f"in {_SHORT} generations up to {generation} episodes ended after {length:.1f} steps, at first after "
+                f"in {self._short} generations up to {generation} episodes ended after {length:.1f} steps, at first after "
                 f"{first:.0f}: the policy ends them at once, which pays if each step costs. Let the end cost more than the "
                 "steps that it saves",
             )
         elif limit >= _LONG:
             self._say(
                 "short",
-                f"in {_SHORT} generations up to {generation} episodes ended after {length:.1f} steps, of {limit:,} that they "
-                "may have: see whether step returns terminated = True by mistake",
+                f"in {self._short} generations up to {generation} episodes ended after {length:.1f} steps, of {limit:,} that "
+                "they may have: see whether step returns terminated = True by mistake",
             )
 
     def _check_course(
@@ -203,12 +207,12 @@ class StatisticsWarnings:
     def _check_unbeaten(self, training: Training, finished: FinishedEvaluation) -> None:
         self._unbeaten = self._unbeaten + 1 if _is_unbeaten(training, finished) else 0
         generation = finished.pending.generation + 1
-        if self._unbeaten == UNBEATEN:
+        if self._unbeaten >= UNBEATEN:
             others = {"action_noise": training.settings.action_noise, "sample_actions": training.settings.sample_actions}
             noise = "".join(f" (or {name})" for name, value in others.items() if value)
             self._say(
                 "unbeaten",
-                f"in {UNBEATEN} generations up to {generation} no candidate reached the return of the parameters without "
+                f"in {self._unbeaten} generations up to {generation} no candidate reached the return of the parameters without "
                 "noise. While eval_return still rises that does no harm. Where it does not, "
                 f"sigma = {training.settings.sigma!r}{noise} is too large for this policy (try half of it), or the training is "
                 "stuck: try another seed, a larger population_size, or a denser reward",
@@ -216,7 +220,7 @@ class StatisticsWarnings:
 
     def _say(self, kind: str, message: str) -> None:
         said = self.of_env if kind in _OF_ENV else self._said
-        if kind not in said:
+        if kind not in said and (kind in _OF_ENV or kind == "returns" or not self._is_racing):
             said.add(kind)
             warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
 

@@ -72,6 +72,7 @@ def warnings_of(
     first: int = 1,
     target: float = math.inf,
     has_raced: bool = False,
+    racing_until: int = 0,
     **settings: Any,
 ) -> list[str]:
     """Warnings with these words. first: number of the first generation. A generation makes one step of the budget."""
@@ -80,7 +81,7 @@ def warnings_of(
         for number, (batch, told) in enumerate(batches, first):
             told = told and told._replace(pending=told.pending._replace(generation=number - 1))
             model.counters = model.counters._replace(num_timesteps=number)
-            odd.check(model, number, batch, told, target, has_raced)
+            odd.check(model, number, batch, told, target, has_raced, number < racing_until)
     return [message for message in messages if words in message]
 
 
@@ -200,7 +201,7 @@ def test_the_warning_of_a_training_points_at_the_line_that_trains() -> None:
 
 def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     told, first = on_the_summit(60)
-    monkeypatch.setattr("fastes.reports.training_warnings.UNBEATEN", 0)
+    monkeypatch.setattr("fastes.reports.training_warnings.UNBEATEN", MANY)
     unwarned, second = on_the_summit(60)
     assert (len(told), len(unwarned)) == (1, 0)
     assert_same_state(first, second)
@@ -292,6 +293,15 @@ def test_equal_returns_are_warned_of_once() -> None:
     assert len(warnings_of([longer] * 30, words)) == 1
     assert warnings_of([longer] * 30, words, alive_bonus=0.1) == [], "fitness differs, as steps do"
     assert len(warnings_of([equal] * 30, words, alive_bonus=0.1)) == 1
+
+
+def test_a_recipe_that_does_not_learn_is_told_once_the_race_is_over() -> None:
+    equal, words = generation([[3.0, 3.0], [3.0, 3.0]], [3.0]), "the same return"
+    assert warnings_of([equal] * 60, words, racing_until=100) == []
+    (message,) = warnings_of([equal] * 60, words, racing_until=40)
+    assert "in 40 generations up to 40" in message
+    (message,) = warnings_of([UNBEATEN] * 90, racing_until=80)
+    assert "in 80 generations up to 80" in message
 
 
 def test_equal_returns_are_no_fault_at_the_maximum() -> None:
