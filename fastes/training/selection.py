@@ -20,6 +20,7 @@ from fastes.training.training import Training
 TRIAL_EPISODES = 10  # noise-free episodes that score a trial after a rung
 LEAST_GENERATIONS = 3  # of each recipe in the first rung of a race
 MOST_TRIALS, MOST_RUNGS = 10_000, 14
+_RECENT = 10  # generations that a running mean of returns remembers
 _RUNGS = 2**31  # in place of a generation's number, and those below for later rungs: the scoring episodes' own seeds
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of trials that lie far from those of other runs
 
@@ -32,8 +33,8 @@ class Trial(NamedTuple):
         training: Its present state.
         rung_timesteps: Steps that its candidates have made in the running rung.
         recipe: The name of its settings; '' if all trials have the same.
-        recent_return: Mean return of the last generation's candidates; -inf before the first. It ranks trials whose
-            noise-free episodes are equally good, as where only an action that is drawn by chance finds a reward.
+        recent_return: Running mean of the candidates' returns, to which each generation gives a tenth; -inf before the first.
+            It ranks trials whose noise-free episodes are equally good, as where only actions drawn by chance find a reward.
     """
 
     number: int
@@ -256,7 +257,7 @@ class Selection:
         played = training.counters.num_timesteps - before.training.counters.num_timesteps
         after = before._replace(training=training, rung_timesteps=before.rung_timesteps + played)
         if training.report is not None and training.report is not before.training.report:
-            after = after._replace(recent_return=training.report.record.return_mean)
+            after = after._replace(recent_return=_moved(before.recent_return, training.report.record.return_mean))
         return replace(self, trials=(*self.trials[:place], after, *self.trials[place + 1 :]))
 
     def after_rung(self, scored: Mapping[int, Evaluation], is_last: bool) -> Selection:
@@ -423,6 +424,13 @@ def rung_sizes(trials: int, rungs: int) -> tuple[int, ...]:
 def trial_seed(seed: int, number: int) -> int:
     """The seed of a trial of a model with this seed; the first trial has the model's own."""
     return (seed + number * _STRIDE) % 2**63
+
+
+def _moved(mean: float, value: float) -> float:
+    """Return a running mean with one more value; a value that is not finite changes nothing."""
+    if not math.isfinite(value):
+        return mean
+    return mean + (value - mean) / _RECENT if math.isfinite(mean) else value
 
 
 def _are_sizes(value: object) -> bool:

@@ -15,6 +15,7 @@ from training import assert_same_state
 from fastes import CallablePolicy, Callback, FastES
 from fastes.settings.preset_loader import all_presets
 from fastes.settings.recipes import AUTO, FRACTION, RUNGS, recipes_for
+from fastes.training.record import Record
 from fastes.training.selection import LEAST_GENERATIONS, Rung
 from fastes.training.training import Training
 
@@ -75,6 +76,34 @@ def test_a_race_that_was_stopped_and_loaded_ends_as_one_that_was_not(stop_after:
         assert [t.training.settings for t in again.selection.trials] == [t.training.settings for t in first.selection.trials]
         again.learn(BUDGET - again.num_timesteps, reset_num_timesteps=False)
         assert_same_state(expected, again.snapshot())
+
+
+def test_recipes_that_are_equally_good_are_ranked_by_what_their_candidates_found() -> None:
+    """Over some generations: where rewards are rare, the last one alone may have found none."""
+    means: dict[int, float] = {}
+
+    class Means(Callback):
+        def on_generation(self, model: FastES, record: Record) -> None:
+            number, value = record.trial - 1, record.return_mean
+            means[number] = means[number] + (value - means[number]) / 10 if number in means else value
+
+        def on_rung(self, model: FastES, rung: Rung) -> None:
+            if not rung.winner:
+                kept = model.selection.trials
+                assert {trial.number: trial.recent_return for trial in kept} == {
+                    trial.number: means[trial.number] for trial in kept
+                }
+                seen.append(len(kept))
+
+    class Worthless(Unknown):
+        def step(self, action: Any) -> Any:
+            seen, _, *rest = self.env.step(action)
+            return (seen, float(self.env.unwrapped.np_random.random() < 0.02), *rest)
+
+    seen: list[int] = []
+    with FastES(Worthless, n_workers=0, seed=3, target_return="none") as model:
+        model.learn(BUDGET, Means())
+    assert seen
 
 
 def test_learn_again_goes_on_with_the_winner() -> None:
