@@ -297,8 +297,12 @@ class Selection:
         counters = trial.training.counters.with_evaluation(evaluation.timesteps)
         return trial._replace(training=trial.training._replace(counters=counters))
 
-    def measured(self, batch: Batch) -> Selection:
-        """The selection of a new race after the first candidates of trial 0, from which nothing is learned.
+    def to_measure(self) -> Trial:
+        """The trial of a new race whose candidates play first: one whose episodes no adaptive cap cuts, if there is one."""
+        return next((trial for trial in self.trials if trial.training.cap is None), self.trials[0])
+
+    def measured(self, batch: Batch, of: Trial) -> Selection:
+        """The selection of a new race after the first candidates of one trial, from which nothing is learned.
 
         All trainings start with the statistics of these observations. The last recipes are left out if the budget is too small
         for them: the first rung has LEAST_GENERATIONS generations of each at least, while episodes are as long as these.
@@ -310,9 +314,9 @@ class Selection:
         count, rungs, race = len(self.trials), len(self.sizes), self.fraction * self.budget
         while count > 1 and race / len(rung_sizes(count, rungs)) < LEAST_GENERATIONS * sum(costs[:count]):
             count -= 1
-        first, *others = self.trials[:count]
-        seen = [trial._replace(training=trial.training.with_observations(batch, first.training)) for trial in others]
-        trials = (first._replace(training=first.training.warmed_up(batch)), *seen)
+        seen = [trial.training.with_observations(batch, of.training) for trial in self.trials[:count]]
+        seen[0] = seen[0].with_counters(**seen[0].counters.with_warm_up(batch)._asdict())
+        trials = tuple(trial._replace(training=training) for trial, training in zip(self.trials, seen, strict=False))
         new = replace(self, trials=trials, sizes=rung_sizes(count, rungs), focus=0)
         return new._with_own_budgets(self.budget - new.num_timesteps)
 

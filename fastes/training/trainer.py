@@ -245,9 +245,9 @@ class Trainer:
 
     async def _measure(self) -> None:
         """Play a few candidates before a race: their lengths decide how many recipes the budget allows."""
-        trial = self.selection.present
+        trial = self.selection.to_measure()
         batch = await self._player(trial.number).warm_up(trial.training)
-        self._become(self.selection.measured(batch))
+        self._become(self.selection.measured(batch, trial))
 
     async def _play_rung(self) -> bool:
         """Play all trials that have steps left in the rung, side by side. They commit in turn, always in the same order.

@@ -55,7 +55,7 @@ def test_its_own_preset_and_a_race_are_named() -> None:
     assert task == "observations Box(4,) of float32; actions Discrete(2)"
     assert "up to 5 recipes race" in race
     assert first.startswith("first 4 episodes"), "all of them race"
-    _, _, few, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=1500)
+    _, _, few, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=5000)
     assert few == "the budget is large enough for 2 of them: linear, unbiased"
 
 

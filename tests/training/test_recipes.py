@@ -24,10 +24,10 @@ BUDGET = 60_000
 
 
 class Unknown(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """CartPole behind a wrapper, for which there is no preset."""
+    """CartPole with short episodes behind a wrapper, for which there is no preset."""
 
     def __init__(self) -> None:
-        super().__init__(gymnasium.make("CartPole-v1"))
+        super().__init__(gymnasium.make("CartPole-v1", max_episode_steps=50))
 
 
 def racing(n_workers: int = 0, seed: int = 3, **settings: Any) -> FastES:
@@ -175,6 +175,33 @@ def test_trials_is_how_many_trainings_race() -> None:
         model.learn(1000)
 
 
+def test_an_episode_cap_hides_no_cost_of_a_race() -> None:
+    """`linear` begins with episodes of 100 steps. Others do not, so that fewer of them fit in the budget."""
+
+    class Long(gymnasium.Wrapper[Any, Any, Any, Any]):
+        """Whatever it does, an episode has 500 steps, and no limit is known."""
+
+        def __init__(self) -> None:
+            super().__init__(gymnasium.make("CartPole-v1").unwrapped)
+            self.steps = 0
+
+        def reset(self, **given: Any) -> Any:
+            self.steps = 0
+            return self.env.reset(**given)
+
+        def step(self, action: Any) -> Any:
+            self.steps += 1
+            return np.zeros(4, np.float32), 1.0, self.steps == 500, False, {}
+
+    watch, budget = Rungs(), 200_000
+    with FastES(Long, n_workers=0, seed=0, target_return="none") as model:
+        model.learn(budget, watch)
+        (rung,) = watch.rungs
+        assert set(rung.recipes) == {"linear", "unbiased"}
+        generation = 500 * 16
+        assert model.selection.dropped.num_timesteps <= FRACTION * budget / 2 + 2 * generation, "one of them warmed up"
+
+
 def test_a_small_budget_races_fewer_recipes() -> None:
     """Each has some generations in the first rung, while episodes are as long as the first ones."""
     counts = []
@@ -193,7 +220,8 @@ def test_a_race_starts_with_the_observations_of_one_recipe() -> None:
     begun: list[Training] = []
     with racing() as model:
         model.learn(BUDGET, lambda own, _: bool(begun.extend(t.training for t in own.selection.trials)))
-    measured, others = begun[0], begun[1:]
+    (measured,) = (each for each in begun if each.counters.warm_up_timesteps)
+    others = [each for each in begun if each is not measured]
     assert len(others) > 1
     assert {each.generation for each in others} == {0}
     assert {each.normalizer.count for each in others} == {measured.counters.warm_up_timesteps} != {0}
