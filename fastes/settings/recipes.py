@@ -13,7 +13,7 @@ from fastes.settings.settings import Settings
 
 AUTO = "auto"  # the preset of an environment, or a race of recipes
 PLAIN = "linear"  # the best single recipe for values
-RUNGS, FRACTION = 3, 0.35  # of a race
+FRACTION = 0.35  # of the budget, in which all recipes train
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
@@ -42,7 +42,7 @@ def choose_recipes(
     """
     if preset == AUTO:
         preset = preset_for(env_id)
-        changes = changes if preset else {"rungs": RUNGS, "trials_fraction": FRACTION, **changes}
+        changes = changes if preset else {"trials_fraction": FRACTION, **changes}
     if preset is None:
         return recipes_for(observations, actions, changes)
     return [Recipe(preset, choose_settings(preset, changes))]

@@ -56,7 +56,7 @@ def test_its_own_preset_and_a_race_are_named() -> None:
     assert "up to 5 recipes race" in race
     assert first.startswith("first 4 episodes"), "all of them race"
     _, _, few, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=5000)
-    assert few == "the budget is large enough for 2 of them: linear, unbiased"
+    assert few == "the budget is large enough for 3 of them: linear, unbiased, sampled"
 
 
 class Flat(Toy):

@@ -14,7 +14,7 @@ from training import assert_same_state
 
 from fastes import CallablePolicy, Callback, FastES
 from fastes.settings.preset_loader import all_presets
-from fastes.settings.recipes import AUTO, FRACTION, RUNGS, recipes_for
+from fastes.settings.recipes import AUTO, FRACTION, recipes_for
 from fastes.training.record import Record
 from fastes.training.selection import LEAST_GENERATIONS, Rung
 from fastes.training.training import Training
@@ -66,7 +66,7 @@ def test_a_race_has_the_same_bits_on_any_number_of_workers() -> None:
 def test_a_race_that_was_stopped_and_loaded_ends_as_one_that_was_not(stop_after: int, tmp_path: Path) -> None:
     """Stopped in the first rung, where all policies are in the file, and later."""
     calls = iter(range(10**6))
-    with racing() as whole, racing() as first:
+    with racing(rungs=3) as whole, racing(rungs=3) as first:
         expected = whole.learn(BUDGET).snapshot()
         first.learn(BUDGET, lambda *_: next(calls) < stop_after)
         first.save(tmp_path / "m.zip")
@@ -101,7 +101,7 @@ def test_recipes_that_are_equally_good_are_ranked_by_what_their_candidates_found
             return (seen, float(self.env.unwrapped.np_random.random() < 0.02), *rest)
 
     seen: list[int] = []
-    with FastES(Worthless, n_workers=0, seed=3, target_return="none") as model:
+    with FastES(Worthless, n_workers=0, seed=3, target_return="none", rungs=3) as model:
         model.learn(BUDGET, Means())
     assert seen
 
@@ -169,7 +169,7 @@ def test_trials_is_how_many_trainings_race() -> None:
     assert len({trial.recipe for trial in trials[:several]}) == several
     assert len(trials) == several + 1
     assert trials[-1].recipe == trials[0].recipe
-    assert of_all == {(several + 1, RUNGS, FRACTION)}
+    assert of_all == {(several + 1, 1, FRACTION)}
     with racing(trials=1) as model:
         assert not model.selection.is_open
         model.learn(1000)
