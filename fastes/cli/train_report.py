@@ -120,14 +120,16 @@ async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Ou
     last = await model.play_seeds(seeds)
     if has_best:
         with FastES.load(folder.path / BEST, n_workers=0) as best_model:  # builds no environment
-            fits = best_model.settings.normalize_obs == model.settings.normalize_obs
-            if not fits:  # a resumed run may have changed it
+            same_statistics = best_model.settings.normalize_obs == model.settings.normalize_obs
+            fits = same_statistics and best_model.policy_spec == model.policy_spec  # another recipe of a race may have it
+            if not fits:  # a resumed run may have changed the statistics
                 if not model.evaluator.is_shared:
                     model.evaluator.close()
                 best_model.use_env(model.source)
-            evaluator = model.evaluator if fits else best_model.evaluator
+            player = model if fits else best_model
+            evaluator, number = player.evaluator, player.selection.present.number
             whose = best_model.theta, best_model.normalizer
-            playing = evaluator.evaluate(*whose, seeds, model.training.episode_settings()[1])  # of the same length
+            playing = evaluator.evaluate(*whose, seeds, model.training.episode_settings()[1], number)  # of the same length
             best = await playing if fits else evaluator.run(playing)
     bar.judge(model, 0)
     outcome = Outcome(last, best)

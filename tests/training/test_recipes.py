@@ -13,6 +13,7 @@ from gymnasium import spaces
 from training import assert_same_state
 
 from fastes import CallablePolicy, Callback, FastES
+from fastes.cli.main import main
 from fastes.settings.preset_loader import all_presets
 from fastes.settings.recipes import AUTO, FRACTION, recipes_for
 from fastes.training.record import Record
@@ -258,3 +259,11 @@ def test_spaces_of_all_kinds_have_a_race() -> None:
             env = AnySpaces(observations, actions)
             with FastES(env, preset=AUTO, n_workers=0, seed=0) as model:
                 assert model.learn(2000).num_timesteps >= 2000
+
+
+@pytest.mark.parametrize("seed", [1, 4, 8])
+def test_the_best_parameters_may_be_of_any_recipe(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its policy has other sizes than the first recipe's, or than the winner's."""
+    monkeypatch.chdir(tmp_path)
+    flags = ["--seed", str(seed), "--total-timesteps", "4000", "--workers", "0", "--quiet"]
+    assert main(["train", "FrozenLake-v1", *flags]) == 0
