@@ -102,7 +102,7 @@ class CallbackListener:
         if record.trial not in self._warnings:
             self._warnings[record.trial] = StatisticsWarnings(next((each.of_env for each in self._warnings.values()), None))
         target, selection = self._model.target_return, self._model.selection
-        race = selection.is_race, selection.is_race and selection.is_open
+        race = selection.is_race, selection.is_open_race
         self._warnings[record.trial].check(training, record.generation, generation.batch, finished, target, *race)
         return all(answer is None or bool(answer) for answer in answers)
 

@@ -139,9 +139,14 @@ class Selection:
         return bool(self.trials[0].recipe)
 
     @property
+    def is_open_race(self) -> bool:
+        """Whether several recipes may still win."""
+        return self.is_open and self.is_race
+
+    @property
     def is_new_race(self) -> bool:
         """Whether it is a race of recipes in which nothing was played yet."""
-        return self.is_open and self.is_race and not self.num_timesteps and not self.last_rung
+        return self.is_open_race and not self.num_timesteps and not self.last_rung
 
     @property
     def present(self) -> Trial:
@@ -264,7 +269,7 @@ class Selection:
         """The selection after a rung: the better trials go on from their own state.
 
         Args:
-            scored: Each trial's noise-free episodes, by its number. The mean ranks it; of equal ones the one whose last
+            scored: Each trial's noise-free episodes, by its number. The mean ranks it; of equal ones the one whose recent
                 candidates were better goes on, then the first.
             is_last: Whether one alone goes on, as the budget is spent.
         """
@@ -314,10 +319,11 @@ class Selection:
         count, rungs, race = len(self.trials), len(self.sizes), self.fraction * self.budget
         while count > 1 and race / len(rung_sizes(count, rungs)) < LEAST_GENERATIONS * sum(costs[:count]):
             count -= 1
-        seen = [trial.training.with_observations(batch, of.training) for trial in self.trials[:count]]
-        seen[0] = seen[0].with_counters(**seen[0].counters.with_warm_up(batch)._asdict())
-        trials = tuple(trial._replace(training=training) for trial, training in zip(self.trials, seen, strict=False))
-        new = replace(self, trials=trials, sizes=rung_sizes(count, rungs), focus=0)
+        first, *others = (
+            trial._replace(training=trial.training.with_observations(batch, of.training)) for trial in self.trials[:count]
+        )
+        first = first._replace(training=first.training._replace(counters=first.training.counters.with_warm_up(batch)))
+        new = replace(self, trials=(first, *others), sizes=rung_sizes(count, rungs), focus=0)
         return new._with_own_budgets(self.budget - new.num_timesteps)
 
     def _debt(self, trial: Trial) -> int:
