@@ -66,7 +66,7 @@ from fastes.rollout.predictor import Predictor
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit, tell_of_target, warn_of_step_length
 from fastes.settings.preset_loader import preset_for
-from fastes.settings.recipes import AUTO, PLAIN, Recipe, choose_recipes
+from fastes.settings.recipes import AUTO, PLAIN, Recipe, alive_bonus_of, choose_recipes
 from fastes.settings.settings import Settings
 from fastes.system.console import fill_standard_descriptors, output_lasts
 from fastes.system.forks import keep_unused, tell_of_forks
@@ -134,7 +134,8 @@ class Agent:
                 check_for_workers(own, n_workers)
             name = source.preset_name(own.observation_space)
             odd = misfit(name, source, own.observation_space, own.action_space) if preset == AUTO else ""
-            recipes = choose_recipes(preset, "" if odd else name, own.observation_space, own.action_space, changes)
+            spaces = own.observation_space, own.action_space
+            recipes = choose_recipes(preset, "" if odd else name, *spaces, changes, alive_bonus_of(own))
             is_race = preset == AUTO and changes.get("trials") != 1
             base, kinds = _kinds_of(recipes, policy, own, 0 if is_race else 1)
             spec, chosen, recipe = kinds[0]

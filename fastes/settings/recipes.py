@@ -30,6 +30,7 @@ def choose_recipes(
     observations: spaces.Space[Any],
     actions: spaces.Space[Any],
     changes: Mapping[str, Any],
+    alive_bonus: float = 0.0,
 ) -> list[Recipe]:
     """Return the settings that a new model may have, the best guess first.
 
@@ -39,31 +40,38 @@ def choose_recipes(
         env_id: The environment's, as presets know it; '' if it is not the one that the preset of its name was made for.
         observations, actions: The spaces.
         changes: The user's settings.
+        alive_bonus: As `alive_bonus_of` returns it.
     """
     if preset == AUTO:
         preset = preset_for(env_id)
         changes = changes if preset else {"trials_fraction": FRACTION, **changes}
     if preset is None:
-        return recipes_for(observations, actions, changes)
+        return recipes_for(observations, actions, changes, alive_bonus)
     return [Recipe(preset, choose_settings(preset, changes))]
 
 
-def recipes_for(observations: spaces.Space[Any], actions: spaces.Space[Any], changes: Mapping[str, Any]) -> list[Recipe]:
+def recipes_for(
+    observations: spaces.Space[Any], actions: spaces.Space[Any], changes: Mapping[str, Any], alive_bonus: float = 0.0
+) -> list[Recipe]:
     """Return the recipes for an environment of these spaces, the best single one first.
 
     Args:
         observations, actions: The spaces.
         changes: The user's settings, which all recipes get. Those that differ in nothing then, and those that cannot have
             them, are left out. Recipes of the user's policy are before others.
+        alive_bonus: As `alive_bonus_of` returns it, for the recipe that takes it away; 0 leaves that out.
 
     Raises:
         ValueError: If no recipe can have these settings.
     """
     found, refused = list[Recipe](), list[Exception]()
-    presets = {name: table for name, table in all_presets().items() if _fits(table.get("race"), observations, actions)}
+    presets = {
+        name: table for name, table in all_presets().items() if _fits(table.get("race"), observations, actions, alive_bonus)
+    }
     for name in sorted(presets, key=lambda name: changes.get("policy", presets[name]["policy"]) != presets[name]["policy"]):
+        told = {"alive_bonus": alive_bonus} if presets[name].get("alive_bonus") else {}
         try:
-            settings = choose_settings(name, changes)
+            settings = choose_settings(name, {**told, **changes})
         except ValueError as error:
             refused.append(error)
             continue
@@ -74,11 +82,17 @@ def recipes_for(observations: spaces.Space[Any], actions: spaces.Space[Any], cha
     return found
 
 
-def _fits(race: Mapping[str, str] | None, observations: spaces.Space[Any], actions: spaces.Space[Any]) -> bool:
-    if race is None:
+def _fits(
+    race: Mapping[str, str] | None, observations: spaces.Space[Any], actions: spaces.Space[Any], alive_bonus: float
+) -> bool:
+    if race is None or race["observations"] != kind_of(observations):
         return False
-    wants_choices = race.get("actions") == "choices"
-    return race["observations"] == kind_of(observations) and (are_choices(actions) or not wants_choices)
+    return (are_choices(actions) or race.get("actions") != "choices") and (bool(alive_bonus) or race.get("rewards") != "alive")
+
+
+def alive_bonus_of(env: Any) -> float:
+    """Return the reward per step for being alive that an environment of Gymnasium's MuJoCo family tells of; 0 for others."""
+    return float(getattr(getattr(env, "unwrapped", env), "_healthy_reward", 0.0))
 
 
 def are_choices(actions: spaces.Space[Any]) -> bool:

@@ -30,7 +30,7 @@ from fastes.models.one_pool import check_shared
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.settings.preset_fit import misfit
 from fastes.settings.preset_loader import DEFAULT, FILE, choose_settings, preset_for
-from fastes.settings.recipes import AUTO, are_choices, kind_of, recipes_for
+from fastes.settings.recipes import AUTO, alive_bonus_of, are_choices, kind_of, recipes_for
 from fastes.settings.search_space import SearchSpace
 from fastes.settings.settings import Settings
 from fastes.system.console import output_lasts, say
@@ -215,7 +215,7 @@ def _search(
         observations, actions = probe.observation_space, probe.action_space
         built = probe.evaluator.build()
         try:
-            bonus = getattr(built.unwrapped, "_healthy_reward", 0.0)
+            bonus = alive_bonus_of(built)
         finally:
             close_env(built, source.name)
     finally:
@@ -226,8 +226,8 @@ def _search(
     if policy is not None:
         kept["policy"] = policy.kind if isinstance(policy, CustomPolicy) else policy
     is_custom = isinstance(policy, CustomPolicy)
-    space = SearchSpace(kind_of(observations), are_choices(actions), float(bonus), kept)
-    starts = _starts(own, observations, actions, kept)
+    space = SearchSpace(kind_of(observations), are_choices(actions), bonus, kept)
+    starts = _starts(own, observations, actions, kept, bonus)
     usual = own if own in starts else next(iter(starts))
     steps = starts[own].total_timesteps if own in starts else TIMESTEPS
     if total_timesteps is not None:
@@ -244,7 +244,9 @@ def _search(
     return _Search(made, name, space, starts, usual, steps, n_seeds, seed, episodes, parallel, is_custom, verbose)
 
 
-def _starts(own: str | None, observations: Any, actions: Any, fixed: Mapping[str, Any]) -> dict[str, Settings]:
+def _starts(
+    own: str | None, observations: Any, actions: Any, fixed: Mapping[str, Any], alive_bonus: float
+) -> dict[str, Settings]:
     """Return the environment's preset, and the recipes that fit, with the user's settings in all."""
     found: dict[str, Settings] = {}
     with warnings.catch_warnings():
@@ -252,7 +254,7 @@ def _starts(own: str | None, observations: Any, actions: Any, fixed: Mapping[str
         if own is not None:
             _add_start(found, own, lambda: choose_settings(own, fixed))
         with contextlib.suppress(ValueError):
-            for recipe in recipes_for(observations, actions, fixed):
+            for recipe in recipes_for(observations, actions, fixed, alive_bonus):
                 _add_start(found, recipe.name, lambda recipe=recipe: recipe.settings)  # type: ignore[misc]
         if not found:  # a policy that no recipe can have
             _add_start(found, DEFAULT, lambda: choose_settings(DEFAULT, fixed))

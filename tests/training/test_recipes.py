@@ -143,6 +143,19 @@ def test_a_setting_that_a_recipe_cannot_have_leaves_it_out() -> None:
         recipes_for(BOX, CHOICES, {"sigma": -1.0})
 
 
+def test_a_recipe_takes_away_the_alive_bonus_that_the_environment_tells_of() -> None:
+    def bonuses(env: str, **given: Any) -> set[Any]:
+        with FastES(env, preset=AUTO, n_workers=0, seed=0, **given) as model:
+            return {trial.training.settings.alive_bonus for trial in model.selection.trials}
+
+    made = {"env_kwargs": {"healthy_reward": 2.5}}
+    with pytest.warns(UserWarning, match="healthy_reward"):
+        assert bonuses("Hopper-v5", **made) == {0.0, 2.5}
+    with pytest.warns(UserWarning, match="healthy_reward"):
+        assert bonuses("Hopper-v5", **made, alive_bonus=0.5) == {0.5}
+    assert bonuses(Unknown) == {0.0}  # type: ignore[arg-type]
+
+
 def test_the_recipes_for_images_are_others() -> None:
     for shape in ((84, 84, 4), (4, 84, 84)):
         images = spaces.Box(0, 255, shape, np.uint8)
