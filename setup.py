@@ -11,7 +11,18 @@ from pathlib import Path
 if sys.platform == "win32":
     raise SystemExit("FastES needs GCC's vector extensions and POSIX shared memory: build it on Linux, macOS or in WSL.")
 
-SOURCES = ["scalar.c", "variant_baseline.c", "variant_avx2.c", "variant_avx512.c", "variant_neon.c"]
+SOURCES = [
+    "scalar.c",
+    "variant_baseline.c",
+    "variant_avx2.c",
+    "variant_avx512.c",
+    "variant_neon.c",
+    "native_episode.c",
+    "classic_control.c",
+    "mujoco_tasks.c",
+]
+
+HEADER = "fastes/include/fastes_env.h"
 
 SAME_BITS = ["-ffp-contract=off", "-fno-fast-math"]  # in every variant: no contraction, no reassociation
 # -O3: the kernels rely on vectorised loops. No errno: square roots are then instructions, with the same bits.
@@ -21,7 +32,7 @@ FLAGS = ["-O3", "-g0", "-std=gnu11", *SAME_BITS, "-fno-math-errno", "-Wno-psabi"
 def source_hash(folder: Path = Path("src")) -> str:
     """Of all that the core is compiled from: results depend on it, and each machine of a cluster may have built its own."""
     digest = hashlib.sha256(" ".join(FLAGS).encode())
-    for path in sorted(folder.iterdir()):
+    for path in sorted([*folder.iterdir(), folder.parent / HEADER], key=lambda path: path.name):
         if path.suffix in (".c", ".h", ".inc", ".pyx", ".pxi", ".pxd"):
             digest.update(f"\n{path.name}\n".encode())
             digest.update(path.read_bytes())
@@ -57,8 +68,8 @@ if __name__ == "__main__":
     core = Extension(
         "fastes._core",
         sources=["src/_core.pyx", *(f"src/{name}" for name in SOURCES)],
-        depends=sorted(str(path) for path in Path("src").iterdir() if path.suffix in (".h", ".inc")),  # in every variant
-        include_dirs=["src", np.get_include()],
+        depends=[HEADER, *(str(path) for path in sorted(Path("src").iterdir()) if path.suffix in (".h", ".inc"))],
+        include_dirs=["src", "fastes/include", np.get_include()],
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"), ("FASTES_SOURCE_HASH", f'"{source_hash()}"')],
         extra_compile_args=FLAGS,
     )

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from fastes.env_check import EnvCheck, check_env
+    from fastes.envs.native.native_env import NativeEnv, get_include
     from fastes.errors import (
         CheckpointError,
         CheckpointMismatch,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "FastES": "model",
     "Evaluation": "training.evaluation",
+    "NativeEnv": "envs.native.native_env",
+    "get_include": "envs.native.native_env",
     "EnvCheck": "env_check",
     "check_env": "env_check",
     "CallablePolicy": "policies.callable_policy",
@@ -67,12 +70,14 @@ __all__ = [
     "EvolutionStrategy",
     "FastES",
     "FastESError",
+    "NativeEnv",
     "Settings",
     "TorchPolicy",
     "WorkerCrashed",
     "WorkerError",
     "WorkerTimeout",
     "check_env",
+    "get_include",
     "import_policy",
     "play",
     "train_seeds",

@@ -1,6 +1,6 @@
 """Types of the compiled core; see src/_core.pyx."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,52 @@ def claim(unclaimed: Int64, first: int, past: int) -> tuple[int, int, int] | Non
 def commit(flags: Int64, slot: int, value: int) -> None: ...
 def committed(flags: Int64, slot: int) -> int: ...
 def uncommitted(flags: Int64, jobs: Int64, least: int) -> Int64: ...
+
+class NativeInstance:
+    name: str
+    observation: npt.NDArray[Any]
+    observation_space: dict[str, Any]
+    action_space: dict[str, Any]
+    info_names: tuple[str, ...]
+    picture: tuple[int, int] | None
+    max_episode_steps: int
+    is_open: bool
+    def __init__(self, address: int, name: str, options: Mapping[str, float | str], holds: Any = None) -> None: ...
+    def close(self) -> None: ...
+    def reset(self, seed: int) -> None: ...
+    def step(self, action: npt.NDArray[Any]) -> tuple[float, bool, bool]: ...
+    def info(self) -> dict[str, float]: ...
+    def render(self) -> npt.NDArray[np.uint8]: ...
+    def reads(self, actor: Actor) -> bool: ...
+    def begin_at(self, observation: npt.NDArray[Any]) -> None: ...
+    def play(self, actor: Actor, limit: int, max_steps: int, leave: Int64 | None = None) -> tuple[float, int, bool]: ...
+
+class MadeEnv:
+    address: int
+    def __init__(
+        self,
+        reset: int,
+        step: int,
+        observation_space: Mapping[str, Any],
+        action_space: Mapping[str, Any],
+        state_size: int,
+        max_episode_steps: int,
+    ) -> None: ...
+
+def classic_env(name: str) -> int: ...
+def mujoco_instance(
+    name: str,
+    kind: str,
+    numbers: Mapping[str, Any],
+    arrays: Mapping[str, Float64],
+    parts: list[tuple[str, Float64, Float64 | None, float, float]],
+    low: Float64,
+    high: Float64,
+    model: int,
+    data: int,
+    step: int,
+    after: int,
+) -> NativeInstance: ...
 
 class Actor:
     num_params: int

@@ -20,7 +20,7 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.writer import write_anywhere
 from fastes.envs.closing import close_env
 from fastes.envs.given.rebuild import check_for_workers
-from fastes.envs.layers import look_at
+from fastes.envs.seen import look_at
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import check_flag, check_int, check_seed, level_outside
 from fastes.es.perturbations import check_episodes

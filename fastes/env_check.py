@@ -20,7 +20,7 @@ from fastes.es.schedules import make_schedule
 from fastes.model import FastES
 from fastes.models.arguments import checked_timesteps
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.reports.choice_in_words import choice_in_words, exploring, has_own_preset
+from fastes.reports.choice_in_words import choice_in_words, exploring, has_own_preset, steps_in_words
 from fastes.reports.task_in_words import (
     duration_in_words,
     lengths_in_words,
@@ -93,6 +93,7 @@ class EnvCheck(NamedTuple):
         observation_space, action_space: Its spaces, in words.
         episode_limit: Steps after which the environment itself ends an episode; None if no limit is known.
         cut_after: Steps after which a training cuts an episode of an environment without a known limit, else None.
+        steps: Whether a training steps it in C, and why not.
         choice: The policy of a training, and where its settings come from.
         random_episodes: Episodes of random actions.
         policies: Episodes of random policies.
@@ -109,6 +110,7 @@ class EnvCheck(NamedTuple):
     action_space: str = ""
     episode_limit: int | None = None
     cut_after: int | None = None
+    steps: str = ""
     choice: str = ""
     random_episodes: RandomEpisodes | None = None
     policies: PolicyEpisodes | None = None
@@ -143,6 +145,7 @@ class EnvCheck(NamedTuple):
             "action_space": self.action_space,
             "episode_limit": self.episode_limit,
             "cut_after": self.cut_after,
+            "steps": self.steps,
             "choice": self.choice,
             "random_episodes": played
             and {
@@ -179,6 +182,7 @@ class EnvCheck(NamedTuple):
         if self.observation_space:
             yield "observations", self.observation_space
             yield "actions", self.action_space
+            yield "steps", self.steps
         if self.random_episodes is not None:
             yield "episodes", _episodes_in_words(self.random_episodes, self.episode_limit)
             yield "returns", _returns_and_rewards_in_words(self.random_episodes)
@@ -263,6 +267,7 @@ def check_env(
             action_space=space_in_words(model.action_space),
             episode_limit=training.episode_limit,
             cut_after=limit if training.cuts_endless_episodes else None,
+            steps=steps_in_words(model),
             choice=choice_in_words(model),
             total_timesteps=budget,
         )

@@ -7,9 +7,12 @@ import os
 import numpy as np
 
 cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
 from fastes_core cimport *
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
+from mujoco_tasks cimport *
+from native_episode cimport *
 
 cnp.import_array()
 
@@ -327,3 +330,5 @@ include "actor_memory.pxi"
 include "actor.pxi"
 include "actor_rows.pxi"
 include "screen.pxi"
+include "native.pxi"
+include "mujoco_tasks.pxi"

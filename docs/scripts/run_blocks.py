@@ -5,7 +5,7 @@ python docs/scripts/run_blocks.py --full docs/quickstart.md      # as written, w
 
 A page runs in an empty folder of its own. `<!-- not run: reason -->` before a block leaves it out, `<!-- needs: torch -->`
 anywhere says which modules a page cannot do without. `<!-- file: shop.py -->` before a block writes it to that file instead,
-which later blocks can import. Blocks are those that are fenced as python or bash. A text block right
+which later blocks can import or compile. Blocks are those that are fenced as python, bash or c. A text block right
 behind a block is what that prints. Such a Python block runs as written, and has to print it. Of a bash block whose trainings
 are cut short, only the lines before the first ... are compared. A line ... stands for any lines. Numbers that depend on the
 machine may be any: seconds, processes, and the columns `steps/s` and `util`.
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 SHORT_TIMESTEPS = 4500  # two generations of HalfCheetah: evaluations are told with the next one
 _BLOCK = re.compile(
-    r"^(?P<before>[^\n]*)\n+^```(?P<language>python|bash)\n(?P<code>.*?)^```$(?:\n+^```text\n(?P<output>.*?)^```$)?",
+    r"^(?P<before>[^\n]*)\n+^```(?P<language>python|bash|c)\n(?P<code>.*?)^```$(?:\n+^```text\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -40,7 +40,7 @@ _OF_THE_MACHINE = re.compile(
 _ALIKE = 0.2  # of a number: other processors and versions of libraries give other ones
 _NEEDS = re.compile(r"<!-- needs: ([\w. ]+) -->")
 _NOT_RUN = "<!-- not run:"
-_FILE = re.compile(r"<!-- file: (\w+\.py) -->")
+_FILE = re.compile(r"<!-- file: (\w+\.(?:py|c)) -->")
 # `fastes train` with a budget that is short, whatever the page says, longer where a run goes on; other commands as they are
 _SHORT_COMMAND = """#!{python}
 import sys

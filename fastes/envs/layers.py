@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 from gymnasium.wrappers import HumanRendering, RenderCollection
@@ -26,36 +26,6 @@ def layers(env: gymnasium.Env[Any, Any]) -> Iterator[gymnasium.Env[Any, Any]]:
     while isinstance(env, gymnasium.Wrapper):
         env = env.env
         yield env
-
-
-class Seen(NamedTuple):
-    """The memory of an environment that was built and closed again.
-
-    Attributes:
-        observation_space, action_space: Its spaces.
-        render_mode: The mode in which it was built.
-        render_modes: The modes in which it can be built.
-        kinds: Classes of its layers, outermost first.
-        names: Attributes and methods of all layers.
-        episode_limit: See `episode_limit`.
-    """
-
-    observation_space: gymnasium.Space[Any]
-    action_space: gymnasium.Space[Any]
-    render_mode: str | None
-    render_modes: tuple[str, ...]
-    kinds: tuple[type, ...]
-    names: frozenset[str]
-    episode_limit: int | None
-
-
-def look_at(env: gymnasium.Env[Any, Any]) -> Seen:
-    """Return what is to be remembered of an environment."""
-    each = list(layers(env))
-    names = frozenset(name for layer in each for name in dir(layer))
-    modes = tuple((env.metadata or {}).get("render_modes") or ())
-    kinds = tuple(type(layer) for layer in each)
-    return Seen(env.observation_space, env.action_space, env.render_mode, modes, kinds, names, episode_limit(env))
 
 
 def episode_limit(env: gymnasium.Env[Any, Any]) -> int | None:

@@ -38,6 +38,7 @@ from fastes.envs.given.rebuild import Wrapping, as_code, check_same, number_vide
 from fastes.envs.import_hook import ATARI, register_atari, register_envs
 from fastes.envs.layers import layers
 from fastes.envs.mujoco_messages import listen_to_mujoco, mujoco_listened_to
+from fastes.envs.native.native_env import is_native, native_spec
 from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
 from fastes.envs.vector.sb3_vec_env import Sb3VectorEnv, VecEnv, is_vec_env
 from fastes.envs.vector.vector_env import VectorEnv
@@ -357,6 +358,8 @@ def _find_spec(env_id: str) -> EnvSpec:
 
 
 def _source_of_id(env_id: str, kwargs: dict[str, Any]) -> EnvSource:
+    if is_native(env_id):
+        return EnvSource(env_id.removeprefix("./"), native_spec(env_id, kwargs), None, {})
     spec = _find_spec(env_id)
     if spec.id == ATARI or plays_screens(spec, kwargs):
         name, spec, kwargs = of_game(spec, kwargs)

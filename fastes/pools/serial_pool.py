@@ -63,6 +63,10 @@ class SerialPool(BlockPool, LocalPool):
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[JobRunner]:
+        if self._runner is not None and self._runner.is_native:
+            with _core.UsualFloats():
+                yield self._runner
+            return
         with _core.UsualFloats(), handlers_kept(), global_random_kept(), one_thread(), numbered(self.spec.first_worker):
             if self._runner is None:
                 self._runner = JobRunner(self.spec, self.block, notify=self._notify)

@@ -32,6 +32,16 @@ def choice_in_words(model: Model) -> str:
     return f"{why}: {model.settings.policy}, {model.num_params:,} parameters"
 
 
+def steps_in_words(model: Model) -> str:
+    """Return where an environment steps, in C or in Python, and why not in C."""
+    if model.settings.native == "off":
+        return "in Python: native = 'off'"
+    if model.source.vector_env is not None:
+        return "in Python: it is a vector environment"
+    why = model.evaluator.look().python_because
+    return f"in Python: {why}" if why else "in C"
+
+
 def exploring(model: Model) -> str:
     """Return advice, as sentences, for a task whose first episodes all have the same return."""
     if has_own_preset(model):

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
-from fastes.reports.choice_in_words import choice_in_words, exploring, no_preset
+from fastes.reports.choice_in_words import choice_in_words, exploring, no_preset, steps_in_words
 from fastes.reports.task_in_words import (
     duration_in_words,
     leaves_its_space,
@@ -165,7 +165,8 @@ def _evaluation_in_words(mean: float, timesteps: int) -> str:
 def task_line(model: Model) -> str:
     """Return a line about the spaces, and about the policy and its settings unless recipes race."""
     observations, actions = space_in_words(model.observation_space), space_in_words(model.action_space)
-    seen = f"observations {observations}; actions {actions}"
+    in_c = steps_in_words(model) == "in C"
+    seen = f"observations {observations}; actions {actions}{'; steps in C' * in_c}"
     return seen if model.selection.is_new_race else f"{seen}; {choice_in_words(model)}"
 
 

@@ -119,6 +119,7 @@ class PoolSpec:
         evaluations_first: Whether noise-free episodes begin before candidates that wait at the same time. That is best if the
             next generation waits for their results.
         first_worker: The number of the pool's first environment; the others follow.
+        native: Whether environments step in C if they can: a setting.
     """
 
     source: EnvSource
@@ -132,6 +133,7 @@ class PoolSpec:
     spaces: Pair | None = None
     evaluations_first: bool = False
     first_worker: int = 0
+    native: str = "auto"
 
     @property
     def tables(self) -> list[tuple[int, int]]:

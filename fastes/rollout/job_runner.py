@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs.closing import close_env
+from fastes.envs.native.twins import Twin, twin_of
 from fastes.envs.source import Env
 from fastes.es.perturbations import write_candidate
 from fastes.policies.custom_policy import AnySpec
@@ -21,8 +22,19 @@ from fastes.rollout.env_calls import FORGET, in_force, make_call
 from fastes.rollout.episode import Episode, EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, RequestScalars, TrainingNeeds
 from fastes.rollout.last_infos import has_mask, write_info
+from fastes.rollout.native_episodes import COMPARED, Compared, difference_in_words, run_native_episode
 from fastes.rollout.observations import Notify, ObservationReader, warn
-from fastes.rollout.shared_block import CALLS, EPISODE, EVALUATION_STEPS, JOB, STEPS, RequestSlot, SharedBlock, SlotLayout
+from fastes.rollout.shared_block import (
+    CALLS,
+    EPISODE,
+    EVALUATION_STEPS,
+    JOB,
+    LEAVE,
+    STEPS,
+    RequestSlot,
+    SharedBlock,
+    SlotLayout,
+)
 from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
 
 _ROUNDINGS = ("", "rounds down", "rounds up", "rounds to zero")
@@ -56,6 +68,7 @@ class _Player:
         scalars: The request whose normaliser and reference batch the actor has.
         counted: The column of the worker's row in which the actor counts its steps.
         folded: The ticket of the evaluation for whose theta the actor has the reference batch's statistics, else 0.
+        twin: The environment's, if this actor can play in it; None to play in Python.
     """
 
     def __init__(self, needs: TrainingNeeds, layout: SlotLayout, row: npt.NDArray[np.int64], reader: ObservationReader) -> None:
@@ -66,6 +79,12 @@ class _Player:
         self.load_parameters = parameter_loader(layout, needs.policy)
         self.scalars = _NO_SCALARS
         self.folded = 0
+        self.twin: Twin | None = None
+
+    def meet(self, twin: Twin | None) -> None:
+        """Play in this twin from now on, if the actor can."""
+        can_play = twin is not None and twin.instance.reads(self.actor)
+        self.twin = twin if can_play else None
 
 
 class JobRunner:
@@ -105,6 +124,7 @@ class JobRunner:
             self.close()
             raise
         self._episodes = 0  # that this environment has played
+        self._find_twin()
         tell_of_forks(self)
 
     def reset_after_fork(self) -> None:
@@ -173,7 +193,7 @@ class JobRunner:
         for episode in range(episodes):
             self.row[EPISODE] = episode
             seed, key = int(slot.env_seed[pair, episode]), int(slot.action_key[pair, episode])
-            result = run_episode(self.env, actor, seed, scalars.episodes, key, self.flatten)
+            result = self._play(self.env, player, seed, scalars.episodes, key)
             total, length = total + result.episode_return, length + result.length
             successes, cuts = successes + result.success, cuts + result.cut
             if slot.layout.info_bytes:
@@ -188,7 +208,44 @@ class JobRunner:
             player.load_parameters(actor, slot, job, scalars.sigma)
             player.folded = scalars.ticket if player.needs_reference else 0
         actor.count_moments(False)
-        return run_episode(self.wrap_evaluation_env(self.env), actor, seed, scalars.episodes, 0, self.flatten)
+        return self._play(self.wrap_evaluation_env(self.env), player, seed, scalars.episodes)
+
+    def _play(self, env: Env, player: _Player, seed: int, settings: EpisodeSettings, key: int = 0) -> Episode:
+        """Play an episode in C if the environment has a twin that was compared with it, else in Python."""
+        twin = player.twin
+        if twin is not None and self._is_proven(twin):
+            return run_native_episode(twin, player.actor, seed, settings, key, self.row[LEAVE : LEAVE + 1])
+        if twin is None:
+            return run_episode(env, player.actor, seed, settings, key, self.flatten)
+        both = Compared(env, twin)
+        episode = run_episode(both, player.actor, seed, settings, key, self.flatten)
+        self._compared += 1
+        if both.difference:
+            self._notify("native", difference_in_words(self.spec.source.name, both.difference))
+            self._take_twin(None)
+        return episode
+
+    def _find_twin(self) -> None:
+        """Look for the environment's twin: it is another one after each change."""
+        found = twin_of(self.env) if self.spec.native != "off" else ""
+        if self.spec.native == "on" and isinstance(found, str):
+            name = self.spec.source.name
+            raise ValueError(f"native = 'on': {name} does not step in C: {found}; native = 'auto' steps it in Python")
+        reads_infos = self.spec.info_bytes > 0 and not isinstance(found, str) and not found.is_same
+        self._take_twin(None if isinstance(found, str) or reads_infos else found)
+
+    def _take_twin(self, twin: Twin | None) -> None:
+        self._compared = 0  # episodes that were played in both
+        for player in self._players:
+            player.meet(twin)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it plays in C alone, so that no code in Python comes near signals, random states and threads."""
+        return all(player.twin is not None and self._is_proven(player.twin) for player in self._players)
+
+    def _is_proven(self, twin: Twin) -> bool:
+        return twin.is_same or self._compared >= COMPARED
 
     @property
     def is_worn(self) -> bool:
@@ -205,6 +262,7 @@ class JobRunner:
         with self.uninterruptible():
             self.close()
             self.env, self._called = self._build(), 0
+        self._find_twin()
 
     def _give_calls(self, wanted: int) -> None:
         """Make the calls up to a number on the environment, which is rebuilt if other calls were made on it."""
@@ -216,6 +274,7 @@ class JobRunner:
             self.env = make_call(self.env, call)
         self._called = wanted
         self.spec.check_spaces(self.env)
+        self._find_twin()
 
     def _build(self) -> Env:
         env = self.spec.source()

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import gymnasium
 
-from fastes.envs.layers import Seen
+from fastes.envs.seen import Seen
 from fastes.envs.source import EnvSource
 from fastes.rollout.env_calls import ENV_METHOD, FORGET, SET_ATTR, SET_OPTIONS, EnvCalls, in_force
 from fastes.system.near_paths import in_words

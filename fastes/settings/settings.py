@@ -16,6 +16,7 @@ from fastes.setting_fields import Range, checked_number, described, plain, setti
 from fastes.settings.foreign_names import answer
 
 ENV_ERRORS = ("stop", "penalise")
+NATIVE = ("auto", "on", "off")
 MOST_SNAPSHOTS = 64  # of an archive
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
 GROUPS = ("budget", "policy", "evolution", "episodes", "faults", "observations")  # in the order in which they are shown
@@ -233,6 +234,14 @@ class Settings(Hyperparameters):
         "episodes after which a new process takes a worker's place, for environments that leak memory; 0: never",
         "faults",
         low=0,
+        tuning=False,
+    )
+
+    native: str = setting(
+        "auto",
+        "whether environments step in C: auto (those that can, with the same bits), on (an error for others), off",
+        "faults",
+        choices=NATIVE,
         tuning=False,
     )
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastes.envs.closing import close_env
 from fastes.envs.given.later_changes import WatchedEnv
-from fastes.envs.layers import Seen, look_at
+from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.es.noise_table import window_size
 from fastes.pools.pool import Pool, run_to_end
@@ -127,6 +127,7 @@ class Evaluator:
             evaluations_first=not first.settings.eval_lag,
             info_bytes=self._info_bytes if training else 0,
             info_keywords=self._info_keywords,
+            native=first.settings.native,
         )
 
     def needs(self) -> tuple[TrainingNeeds, ...]:

@@ -50,9 +50,9 @@ def test_the_task_and_its_first_episodes_come_first() -> None:
 
 def test_its_own_preset_and_a_race_are_named() -> None:
     task, *_ = lines_of("CartPole-v1", preset="auto")
-    assert task.endswith("actions Discrete(2); its preset: LinearPolicy, 8 parameters")
+    assert task.endswith("actions Discrete(2); steps in C; its preset: LinearPolicy, 8 parameters")
     task, race, first, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=50_000)
-    assert task == "observations Box(4,) of float32; actions Discrete(2)"
+    assert task == "observations Box(4,) of float32; actions Discrete(2); steps in C"
     assert "up to 5 recipes race" in race
     assert first.startswith("first 4 episodes"), "all of them race"
     _, _, few, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=5000)

@@ -1,0 +1,187 @@
+"""NativeEnv: an environment in C as a gymnasium.Env."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
+
+from fastes import _core
+
+_ENDINGS = (".so", ".dylib")
+_HEADER = Path(__file__).resolve().parents[2] / "include"
+
+
+def get_include() -> str:
+    """Return the folder of fastes_env.h, for the C compiler's -I."""
+    return str(_HEADER)
+
+
+def is_native(env_id: str) -> bool:
+    """Return whether an id names an environment in a shared library: PATH.so:NAME."""
+    return env_id.rpartition(":")[0].endswith(_ENDINGS)
+
+
+def native_spec(place: str, options: Mapping[str, Any]) -> EnvSpec:
+    """Return the spec of an environment in C, with the library's absolute path.
+
+    Args:
+        place: PATH.so:NAME.
+        options: Numbers and texts by name.
+    """
+    path, _, name = place.rpartition(":")
+    kwargs = {"place": f"{os.path.abspath(os.path.expanduser(path))}:{name}", **options}
+    entry_point = f"{NativeEnv.__module__}:{NativeEnv.__name__}"
+    return EnvSpec(f"native/{name}", entry_point=entry_point, kwargs=kwargs, disable_env_checker=True)
+
+
+class NativeEnv(gymnasium.Env[Any, Any]):
+    """An environment in C (fastes_env.h) as Gymnasium knows environments.
+
+    A training plays it without Python. Loading a library runs its code.
+
+    Attributes:
+        instance: Its memory.
+        max_episode_steps: Steps after which it truncates an episode; 0 for no limit.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012
+
+    def __init__(self, place: str, *, render_mode: str | None = None, **options: float | str) -> None:
+        """Load the library.
+
+        Args:
+            place: PATH.so:NAME of a fastes_env.
+            render_mode: 'rgb_array' for pictures, if it draws any.
+            **options: Arguments of its `make`: numbers and texts.
+
+        Raises:
+            FileNotFoundError, OSError: The library cannot be loaded.
+            ValueError: It has no fastes_env of this name, or one that cannot be used, or does not take the options.
+        """
+        path, _, name = place.rpartition(":")
+        library, address = _find(path, name)
+        self._begin(_core.NativeInstance(address, name, options, library), render_mode)
+        self.spec = native_spec(place, options)
+
+    @classmethod
+    def from_functions(
+        cls,
+        reset: Any,
+        step: Any,
+        observation_space: spaces.Box,
+        action_space: spaces.Space[Any],
+        *,
+        state_size: int = 0,
+        max_episode_steps: int = 0,
+        name: str = "native",
+    ) -> NativeEnv:
+        """Return an environment of two functions that are compiled in this process, such as numba's.
+
+        Workers cannot be sent such functions: pass FastES a function that compiles them and returns the environment.
+
+        Args:
+            reset, step: As in fastes_env.h: numba @cfuncs, ctypes functions, or their addresses.
+            observation_space: A Box of float64, float32 or uint8.
+            action_space: A Box of float32 or float64, or a Discrete from 0.
+            state_size: Bytes of its state.
+            max_episode_steps: Steps after which an episode is truncated; 0 for no limit.
+            name: Its name in messages.
+        """
+        self = cls.__new__(cls)
+        functions = _address(reset), _address(step)
+        made = _core.MadeEnv(*functions, _as_dict(observation_space), _as_dict(action_space), state_size, max_episode_steps)
+        self._begin(_core.NativeInstance(made.address, name, {}, (made, reset, step)), None)
+        return self
+
+    def _begin(self, instance: _core.NativeInstance, render_mode: str | None) -> None:
+        self.instance = instance
+        self.observation_space, self.action_space = _space(instance.observation_space), _space(instance.action_space)
+        self.max_episode_steps = int(instance.max_episode_steps)
+        if instance.picture is None:
+            self.metadata = {"render_modes": []}
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            has = self.metadata["render_modes"] or "no pictures"
+            raise ValueError(f"render_mode = {render_mode!r}: {instance.name} has {has}")
+        self.render_mode = render_mode
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self._steps = 0
+        self.instance.reset(int(self.np_random.integers(2**32)) if seed is None else seed)
+        return self.instance.observation.copy(), self.instance.info()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        taken = np.ascontiguousarray(action, dtype=self.action_space.dtype)
+        reward, terminated, truncated = self.instance.step(taken)
+        self._steps += 1
+        truncated = truncated or self._steps == self.max_episode_steps
+        return self.instance.observation.copy(), reward, terminated, truncated, self.instance.info()
+
+    def render(self) -> Any:
+        return self.instance.render() if self.render_mode is not None else None
+
+    def close(self) -> None:
+        self.instance.close()
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        if self.spec is None:
+            _refuse_copies(self.instance.name)
+        kwargs = dict(self.spec.kwargs)
+        return _rebuilt, (kwargs.pop("place"), self.render_mode, kwargs)
+
+
+def _rebuilt(place: str, render_mode: str | None, options: Mapping[str, Any]) -> NativeEnv:
+    return NativeEnv(place, render_mode=render_mode, **options)
+
+
+def _refuse_copies(name: str) -> NoReturn:
+    raise TypeError(f"{name} is made of functions of this process, which no other has: pass FastES a function that makes it")
+
+
+def _find(path: str, name: str) -> tuple[ctypes.CDLL, int]:
+    """Load a library; return it and the address of its fastes_env of this name."""
+    if not name.isidentifier() or not path:
+        raise ValueError(f"{path}:{name}: expected PATH.so:NAME, the file and the name in FASTES_ENV(NAME)")
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"there is no library {path!r}: compile it, as in fastes_env.h")
+    library = ctypes.CDLL(os.path.abspath(path))
+    try:
+        return library, ctypes.addressof(ctypes.c_char.in_dll(library, name))
+    except ValueError as error:
+        raise ValueError(f"{path} has no environment {name!r}: expected FASTES_ENV({name}) = {{...}} in its code") from error
+
+
+def _space(found: Mapping[str, Any]) -> Any:
+    if found["choices"]:
+        return spaces.Discrete(found["choices"])
+    return spaces.Box(found["low"].astype(found["dtype"]), found["high"].astype(found["dtype"]), dtype=found["dtype"])
+
+
+def _as_dict(space: Any) -> dict[str, Any]:
+    """Return a space as the core describes it."""
+    if isinstance(space, spaces.Discrete) and space.start == 0:
+        return {"dtype": "int64", "shape": (), "low": np.zeros(0), "high": np.zeros(0), "choices": int(space.n)}
+    if not isinstance(space, spaces.Box):
+        raise ValueError(f"{space}: expected a Box, or a Discrete from 0")
+    low, high = (np.ascontiguousarray(bound, dtype=np.float64).reshape(-1) for bound in (space.low, space.high))
+    return {"dtype": str(space.dtype), "shape": space.shape, "low": low, "high": high, "choices": 0}
+
+
+def _address(function: Any) -> int:
+    """Return the address of a function in C."""
+    if isinstance(function, int):
+        return function
+    if isinstance(address := getattr(function, "address", None), int):  # numba's
+        return address
+    if hasattr(function, "argtypes"):  # a function of ctypes
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+    raise TypeError(f"{function!r:.200}: expected a numba @cfunc, a ctypes function or an address")

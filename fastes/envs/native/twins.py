@@ -1,0 +1,132 @@
+"""Which environments step in C: those in C themselves, and Gymnasium's that have a twin with the same bits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit
+
+from fastes import _core
+from fastes.envs.layers import layers
+from fastes.envs.native.mujoco import copied_data, is_robot, robot_in_c
+from fastes.envs.native.native_env import NativeEnv
+
+_WATCHING = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics)  # wrappers that change no observation and no reward
+
+
+class Twin(NamedTuple):
+    """An environment in C that plays in place of a Python one.
+
+    Attributes:
+        instance: The one in C.
+        limit: Steps after which an episode is truncated; 0 for no limit.
+        is_same: Whether it is the environment itself, so that there is nothing to compare.
+        whole: The Python environment with its wrappers, if that begins each episode; None if C does.
+    """
+
+    instance: _core.NativeInstance
+    limit: int
+    is_same: bool = False
+    whole: Any = None
+
+    def begin(self, seed: int) -> None:
+        """Begin an episode."""
+        if self.whole is None:
+            self.instance.reset(seed)
+        else:
+            self.instance.begin_at(self.whole.reset(seed=seed)[0])
+
+    def beside(self) -> tuple[_core.NativeInstance, Callable[[int, Any], None]]:
+        """Return one that steps in addition to the Python environment, and a function that begins its episode.
+
+        The function takes the seed, and the observation with which the Python environment has begun.
+        """
+        if self.whole is None:
+            return self.instance, lambda seed, _: self.instance.reset(seed)
+        data, take_over = copied_data(self.whole.unwrapped)
+        other = robot_in_c(self.whole.unwrapped, data)
+
+        def begin(_: int, observation: Any) -> None:
+            take_over()
+            other.begin_at(observation)
+
+        return other, begin
+
+
+def twin_of(env: Any) -> Twin | str:
+    """Return the twin of an environment, or why it has none, in words."""
+    limits = list[int]()
+    for layer in layers(env):
+        kind = type(layer)
+        if kind is TimeLimit:
+            limits.append(int(layer._max_episode_steps))  # type: ignore[attr-defined]
+        elif kind is NativeEnv:
+            limits += [layer.max_episode_steps] if layer.max_episode_steps else []  # type: ignore[attr-defined]
+            return Twin(layer.instance, min(limits, default=0), True)  # type: ignore[attr-defined]
+        elif kind not in _WATCHING:
+            found = _known(layer)
+            if isinstance(found, str):
+                return found
+            return Twin(found, min(limits, default=0), whole=env if is_robot(kind) else None)
+        if changed := _own_methods(layer):
+            return changed
+    return f"{env} has no innermost environment"
+
+
+def _own_methods(layer: Any) -> str:
+    own = [name for name, value in vars(layer).items() if callable(value) and hasattr(type(layer), name)]
+    return f"{type(layer).__name__}.{own[0]} was replaced" if own else ""
+
+
+def _known(env: Any) -> _core.NativeInstance | str:
+    """Return the C version of one of Gymnasium's environments, with its constants; or why there is none."""
+    kind = type(env)
+    read = _CLASSIC.get((kind.__module__, kind.__qualname__))
+    is_classic = read is not None and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    if not is_classic and not is_robot(kind):
+        return f"{kind.__name__} is not known in C"
+    if changed := _own_methods(env):
+        return changed
+    if getattr(env, "render_mode", None) == "human":
+        return "it shows itself on a screen"
+    try:
+        if read is None:
+            return robot_in_c(env)
+        return _core.NativeInstance(_core.classic_env(kind.__name__), kind.__name__, read(env))
+    except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
+        return f"{kind.__name__} is not as expected ({error})"
+
+
+def _numbers(*names: str) -> Callable[[Any], dict[str, float]]:
+    return lambda env: {name: float(getattr(env, name)) for name in names}
+
+
+_POLE = ("gravity", "masspole", "total_mass", "length", "polemass_length", "force_mag", "tau", "x_threshold")
+_LINKS = ("LINK_MASS_1", "LINK_MASS_2", "LINK_LENGTH_1", "LINK_COM_POS_1", "LINK_COM_POS_2", "LINK_MOI")
+
+
+def _cartpole(env: Any) -> dict[str, float]:
+    more = {"is_euler": env.kinematics_integrator == "euler", "sutton_barto_reward": env._sutton_barto_reward}
+    numbers = _numbers(*_POLE, "theta_threshold_radians")(env)
+    return {**numbers, **{name: float(value) for name, value in more.items()}}
+
+
+def _acrobot(env: Any) -> dict[str, float]:
+    if env.torque_noise_max > 0 or len(env.AVAIL_TORQUE) != 3:
+        raise ValueError("noise on the torque, or other torques")
+    torques = {f"torque_{i}": float(torque) for i, torque in enumerate(env.AVAIL_TORQUE)}
+    numbers = _numbers("dt", *_LINKS, "MAX_VEL_1", "MAX_VEL_2")(env)
+    return {**numbers, **torques, "is_nips": float(env.book_or_nips == "nips")}
+
+
+_HILL = ("min_position", "max_position", "max_speed", "goal_position", "goal_velocity")
+_PLACE = "gymnasium.envs.classic_control"
+_CLASSIC: Mapping[tuple[str, str], Callable[[Any], dict[str, float]]] = {
+    (f"{_PLACE}.cartpole", "CartPoleEnv"): _cartpole,
+    (f"{_PLACE}.pendulum", "PendulumEnv"): _numbers("max_speed", "max_torque", "dt", "g", "m", "l"),
+    (f"{_PLACE}.acrobot", "AcrobotEnv"): _acrobot,
+    (f"{_PLACE}.mountain_car", "MountainCarEnv"): _numbers(*_HILL, "force", "gravity"),
+    (f"{_PLACE}.continuous_mountain_car", "Continuous_MountainCarEnv"): _numbers(*_HILL, "power"),
+}

@@ -1,0 +1,44 @@
+"""The memory of an environment that was built and closed again."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnasium
+
+from fastes.envs.layers import episode_limit, layers
+from fastes.envs.native.twins import twin_of
+
+
+class Seen(NamedTuple):
+    """The memory of an environment that was built and closed again.
+
+    Attributes:
+        observation_space, action_space: Its spaces.
+        render_mode: The mode in which it was built.
+        render_modes: The modes in which it can be built.
+        kinds: Classes of its layers, outermost first.
+        names: Attributes and methods of all layers.
+        episode_limit: See `episode_limit`.
+        python_because: Why it steps in Python, in words; "" if it steps in C.
+    """
+
+    observation_space: gymnasium.Space[Any]
+    action_space: gymnasium.Space[Any]
+    render_mode: str | None
+    render_modes: tuple[str, ...]
+    kinds: tuple[type, ...]
+    names: frozenset[str]
+    episode_limit: int | None
+    python_because: str
+
+
+def look_at(env: gymnasium.Env[Any, Any]) -> Seen:
+    """Return what is to be remembered of an environment."""
+    each = list(layers(env))
+    names = frozenset(name for layer in each for name in dir(layer))
+    modes = tuple((env.metadata or {}).get("render_modes") or ())
+    kinds = tuple(type(layer) for layer in each)
+    found = twin_of(env)
+    why = found if isinstance(found, str) else ""
+    return Seen(env.observation_space, env.action_space, env.render_mode, modes, kinds, names, episode_limit(env), why)

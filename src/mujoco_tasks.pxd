@@ -1,0 +1,40 @@
+# The declarations of mujoco_tasks.h, which describes them.
+from libc.stdint cimport int32_t, int64_t, intptr_t
+from native_episode cimport fastes_env
+
+cdef extern from "mujoco_tasks.h" nogil:
+    enum:
+        FASTES_MOST_SUMMED
+    ctypedef enum mujoco_kind:
+        MUJOCO_CHEETAH, MUJOCO_HOPPER, MUJOCO_WALKER, MUJOCO_ANT, MUJOCO_HUMANOID, MUJOCO_STANDUP, MUJOCO_PENDULUM
+        MUJOCO_DOUBLE_PENDULUM, MUJOCO_REACHER, MUJOCO_PUSHER
+    ctypedef enum mujoco_as:
+        MUJOCO_AS_IT_IS, MUJOCO_CLIPPED, MUJOCO_SIN, MUJOCO_COS, MUJOCO_LESS
+    ctypedef struct mujoco_part:
+        mujoco_as as_ "as"
+        const double *from_ "from"
+        const double *less
+        int64_t count
+        double low, high
+    ctypedef struct mujoco_task:
+        mujoco_kind kind
+        void *model
+        void *data
+        void (*mj_step)(const void *, void *) noexcept nogil
+        void (*mj_rnePostConstraint)(const void *, void *) noexcept nogil
+        void (*dot)(char *, intptr_t, char *, intptr_t, char *, intptr_t, void *) noexcept nogil
+        int64_t frame_skip, nq, nv, num_actions, num_bodies
+        double *ctrl
+        const double *qpos
+        const double *qvel
+        const double *cfrc_ext
+        const double *body_mass
+        const double *position
+        const double *first
+        const double *second
+        const double *third
+        double dt, timestep, forward_weight, control_weight, contact_weight, distance_weight, near_weight, healthy_reward
+        double z_low, z_high, angle_low, angle_high, state_low, state_high, contact_low, contact_high
+        int32_t ends_if_unhealthy, num_parts
+        mujoco_part parts[8]
+    void fastes_take_mujoco_task(fastes_env *, int64_t, int64_t, const double *, const double *)

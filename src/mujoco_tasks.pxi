@@ -1,0 +1,101 @@
+# Part of _core.pyx: Gymnasium's robots, stepped by MuJoCo from C.
+
+MUJOCO_KINDS = {
+    "cheetah": MUJOCO_CHEETAH, "hopper": MUJOCO_HOPPER, "walker": MUJOCO_WALKER, "ant": MUJOCO_ANT, "humanoid": MUJOCO_HUMANOID,
+    "standup": MUJOCO_STANDUP, "pendulum": MUJOCO_PENDULUM, "double_pendulum": MUJOCO_DOUBLE_PENDULUM,
+    "reacher": MUJOCO_REACHER, "pusher": MUJOCO_PUSHER,
+}
+MUJOCO_PARTS = {
+    "as it is": MUJOCO_AS_IT_IS, "clipped": MUJOCO_CLIPPED, "sin": MUJOCO_SIN, "cos": MUJOCO_COS, "less": MUJOCO_LESS,
+}
+
+
+cdef double *in_arrays(cnp.ndarray array) except NULL:
+    """Where the numbers of one of MuJoCo's arrays begin; TypeError unless they are float64, one behind the other."""
+    if cnp.PyArray_TYPE(array) != cnp.NPY_FLOAT64 or not cnp.PyArray_IS_C_CONTIGUOUS(array) or not cnp.PyArray_SIZE(array):
+        raise TypeError(f"an array of MuJoCo has dtype {array.dtype} and shape {np.shape(array)}: expected contiguous float64")
+    return <double *>cnp.PyArray_DATA(array)
+
+
+cdef class MujocoDefinition:
+    """The fastes_env of a robot, whose sizes are its model's."""
+    cdef fastes_env env
+    cdef double[::1] low, high
+    cdef object arrays  # whose memory the task reads
+
+    def __init__(self, int64_t num_values, low, high, arrays):
+        self.low, self.high, self.arrays = low, high, arrays
+        fastes_take_mujoco_task(&self.env, num_values, self.low.shape[0], &self.low[0], &self.high[0])
+
+
+def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_t model, size_t data, size_t step, size_t after):
+    """A robot that steps in C, and that Gymnasium resets.
+
+    Args:
+        name: In messages.
+        kind: One of MUJOCO_KINDS.
+        numbers: Fields of mujoco_task by name.
+        arrays: name -> MuJoCo's float64 array, for the pointers of mujoco_task; they stay where they are.
+        parts: The observation: (one of MUJOCO_PARTS, array, the array that is subtracted or None, low, high) each.
+        low, high: Bounds of actions, float64 (actions,).
+        model, data, step, after: Addresses of MjModel and MjData, of mj_step and mj_rnePostConstraint.
+
+    Raises:
+        TypeError, ValueError: Something is not as expected.
+    """
+    cdef mujoco_task *task
+    cdef mujoco_part *into
+    cdef NativeInstance made
+    if not 0 < len(parts) <= 8 or not len(low) == len(high) == arrays["ctrl"].size <= FASTES_MOST_SUMMED:
+        raise ValueError(f"{len(parts)} parts of an observation and {arrays['ctrl'].size} actuators are more than C has room for")
+    if 6 * numbers["num_bodies"] > FASTES_MOST_SUMMED:
+        raise ValueError(f"{numbers['num_bodies']} bodies are more than C has room for")
+    definition = MujocoDefinition(sum(part[1].size for part in parts), low, high, (arrays, parts))
+    made = NativeInstance(<size_t>&(<MujocoDefinition>definition).env, name, {}, definition)
+    task = <mujoco_task *>made.state
+    task.kind = code_of(MUJOCO_KINDS, kind, "kind of robot")
+    task.model, task.data = <void *>model, <void *>data
+    task.mj_step = <void (*)(const void *, void *) noexcept nogil>step
+    task.mj_rnePostConstraint = <void (*)(const void *, void *) noexcept nogil>after
+    task.dot = <void (*)(char *, intptr_t, char *, intptr_t, char *, intptr_t, void *) noexcept nogil>dot_of_numpy()
+    task.frame_skip, task.num_bodies, task.num_actions = numbers["frame_skip"], numbers["num_bodies"], len(low)
+    task.nq, task.nv = arrays["qpos"].size, arrays["qvel"].size
+    task.dt, task.timestep = numbers["dt"], numbers["timestep"]
+    task.forward_weight, task.control_weight = numbers["forward_weight"], numbers["control_weight"]
+    task.contact_weight, task.distance_weight = numbers["contact_weight"], numbers["distance_weight"]
+    task.near_weight, task.healthy_reward = numbers["near_weight"], numbers["healthy_reward"]
+    task.z_low, task.z_high = numbers["z"]
+    task.angle_low, task.angle_high = numbers["angle"]
+    task.state_low, task.state_high = numbers["state"]
+    task.contact_low, task.contact_high = numbers["contact"]
+    task.ends_if_unhealthy = numbers["ends_if_unhealthy"]
+    task.ctrl, task.qpos, task.qvel = in_arrays(arrays["ctrl"]), in_arrays(arrays["qpos"]), in_arrays(arrays["qvel"])
+    task.cfrc_ext, task.body_mass = in_arrays(arrays["cfrc_ext"]), in_arrays(arrays["body_mass"])
+    task.position = in_arrays(arrays["position"]) if "position" in arrays else NULL
+    task.first = in_arrays(arrays["first"]) if "first" in arrays else NULL
+    task.second = in_arrays(arrays["second"]) if "second" in arrays else NULL
+    task.third = in_arrays(arrays["third"]) if "third" in arrays else NULL
+    task.num_parts = len(parts)
+    for i, (how, array, less, least, most) in enumerate(parts):
+        into = &task.parts[<int>i]
+        into.as_ = code_of(MUJOCO_PARTS, how, "part of an observation")
+        into.from_, into.count, into.low, into.high = in_arrays(array), array.size, least, most
+        into.less = NULL if less is None else in_arrays(less)
+    return made
+
+
+cdef extern from *:
+    """
+    static void *dot_of_float64(void) {
+        PyArray_Descr *descr = PyArray_DescrFromType(NPY_FLOAT64);
+        void *found = (void *)PyDataType_GetArrFuncs(descr)->dotfunc;
+        Py_DECREF(descr);
+        return found;
+    }
+    """
+    void *dot_of_float64()
+
+
+cdef void *dot_of_numpy():
+    """NumPy's dot of float64, which np.linalg.norm calls."""
+    return dot_of_float64()

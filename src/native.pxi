@@ -1,0 +1,303 @@
+# Part of _core.pyx: environments in C.
+
+cdef extern from "numpy/ufuncobject.h":
+    ctypedef struct PyUFuncObject:
+        int ntypes
+        void **functions
+        void *const *data
+        const char *types
+
+NATIVE_DTYPES = {FASTES_FLOAT64: "float64", FASTES_FLOAT32: "float32", FASTES_UINT8: "uint8", FASTES_INT64: "int64"}
+NATIVE_VERSION = FASTES_ENV_VERSION
+
+
+cdef int take_loop(fastes_ufunc_loop *into, ufunc, int number) except -1:
+    """The loop of a NumPy function from one number of this type to another."""
+    cdef PyUFuncObject *held = <PyUFuncObject *>ufunc
+    cdef int i
+    for i in range(held.ntypes):
+        if held.types[2 * i] == number and held.types[2 * i + 1] == number:
+            into.loop = <void (*)(char **, const intptr_t *, const intptr_t *, void *) noexcept nogil>held.functions[i]
+            into.data = <void *>held.data[i] if held.data != NULL else NULL
+            return 0
+    raise ImportError(f"{ufunc} has no loop for NumPy's type {number}")
+
+
+take_loop(&fastes_math.sin, np.sin, cnp.NPY_FLOAT64)
+take_loop(&fastes_math.cos, np.cos, cnp.NPY_FLOAT64)
+take_loop(&fastes_math.sinf, np.sin, cnp.NPY_FLOAT32)
+take_loop(&fastes_math.cosf, np.cos, cnp.NPY_FLOAT32)
+
+
+def classic_env(str name):
+    """Return the address of this package's environment in C that is as Gymnasium's class of this name; 0 if there is none."""
+    return <size_t>fastes_classic_env(name.encode())
+
+
+cdef class NativeInstance:
+    """An environment in C: its memory, and the buffers of a step.
+
+    Attributes:
+        observation: The last one, of its dtype and shape: the same memory at each step.
+        observation_space, action_space: As dicts: dtype, shape, low and high (arrays), choices (0 for a Box).
+        max_episode_steps: 0 for no limit.
+        info_names: Names of a step's numbers.
+        picture: (height, width), or None if it draws none.
+    """
+    cdef const fastes_env *env
+    cdef fastes_episode e
+    cdef uint8_t[::1] memory
+    cdef void *state
+    cdef double[::1] infos
+    cdef uint8_t[::1] action_memory
+    cdef readonly object name, observation, observation_space, action_space, info_names, picture
+    cdef readonly int64_t max_episode_steps
+    cdef readonly bint is_open
+    cdef object holds
+
+    def __init__(self, size_t address, str name, options, holds=None):
+        """address: of a fastes_env. options: name -> number or text. holds: keeps the code at the address loaded.
+
+        Raises ValueError if the fastes_env cannot be used, or does not take the options.
+        """
+        cdef const fastes_env *env = <const fastes_env *>address
+        self.name, self.holds = name, holds
+        if env == NULL or env.version != FASTES_ENV_VERSION:
+            found = None if env == NULL else env.version
+            raise ValueError(f"{name} has version {found}: expected {FASTES_ENV_VERSION}; compile it with this fastes_env.h")
+        if env.reset == NULL or env.step == NULL or env.state_size < 0:
+            raise ValueError(f"{name} has no reset or no step, or a negative state_size")
+        self.env = env
+        self.observation_space = described_space(&env.observation, f"{name}: observation")
+        self.action_space = described_space(&env.action, f"{name}: action")
+        if env.observation.choices or env.observation.dtype == FASTES_INT64:
+            raise ValueError(f"{name}: observation: expected a Box of float64, float32 or uint8")
+        if not env.action.choices and env.action.dtype not in (FASTES_FLOAT32, FASTES_FLOAT64):
+            raise ValueError(f"{name}: action: expected a Box of float32 or float64, or choices")
+        self.max_episode_steps = env.max_episode_steps
+        self.info_names = ()
+        if env.info_names != NULL and env.info != NULL:
+            names, i = [], 0
+            while env.info_names[<size_t>i] != NULL:
+                names.append((<bytes>env.info_names[<size_t>i]).decode())
+                i += 1
+            self.info_names = tuple(names)
+        self.infos = np.zeros(len(self.info_names) + 1)
+        self.picture = (env.height, env.width) if env.render != NULL else None
+        memory = np.zeros(env.state_size + 64, dtype=np.uint8)
+        skip = -memory.ctypes.data % 64
+        self.memory = memory[skip:]
+        self.state = &self.memory[0]
+        self.observation = np.zeros(self.observation_space["shape"], dtype=self.observation_space["dtype"])
+        size = max(math.prod(self.action_space["shape"]), 1) * 8
+        self.action_memory = np.zeros(size, dtype=np.uint8)
+        memset(&self.e, 0, sizeof(fastes_episode))
+        self.e.env, self.e.state = env, self.state
+        self.e.observation = cnp.PyArray_DATA(<cnp.ndarray>self.observation)
+        self.e.action = &self.action_memory[0]
+        self.make(dict(options))
+
+    cdef make(self, options):
+        """Give it its options."""
+        cdef fastes_option[64] given
+        cdef int32_t count = 0
+        cdef int failure
+        kept = []
+        if options and self.env.make == NULL:
+            raise ValueError(f"{self.name} takes no options: {options!r:.200} were passed")
+        if len(options) > 64:
+            raise ValueError(f"{self.name}: {len(options)} options, expected at most 64")
+        for key, value in options.items():
+            word = key.encode()
+            kept.append(word)
+            given[count].name = <bytes>word
+            given[count].number, given[count].text = 0.0, NULL
+            if isinstance(value, str):
+                word = value.encode()
+                kept.append(word)
+                given[count].text = <bytes>word
+            elif isinstance(value, numbers.Real):
+                given[count].number = float(value)
+            else:
+                raise TypeError(f"{self.name}: option {key} = {value!r:.100} is a {type(value).__name__}: expected a number or a text")
+            count += 1
+        if self.env.make != NULL:
+            failure = self.env.make(self.state, given, count)
+            if failure:
+                raise ValueError(f"{self.name}: make({options!r:.200}) returned {failure}{self.reason()}")
+        self.is_open = True
+
+    cdef str reason(self):
+        """What the environment says about its last failure."""
+        cdef const char *said = NULL
+        if self.env.error != NULL:
+            said = self.env.error(self.state)
+        return "" if said == NULL else ": " + said.decode(errors="replace")
+
+    cdef int check_open(self) except -1:
+        if not self.is_open:
+            raise ValueError(f"{self.name} is closed")
+        return 0
+
+    def close(self):
+        """Close it; a second call does nothing."""
+        if self.is_open:
+            self.is_open = False
+            if self.env.close != NULL:
+                self.env.close(self.state)
+
+    def __dealloc__(self):
+        if self.is_open and self.env.close != NULL:
+            self.env.close(self.state)
+
+    cdef int begin(self, uint64_t seed) except -1:
+        self.check_open()
+        self.e.random.seed, self.e.random.drawn = seed, 0
+        self.e.length, self.e.episode_return, self.e.terminated, self.e.truncated = 0, 0.0, 0, 0
+        self.e.failure = self.env.reset(self.state, &self.e.random, self.e.observation)
+        if self.e.failure:
+            raise RuntimeError(f"{self.name}: reset with seed {seed} returned {self.e.failure}{self.reason()}")
+        return 0
+
+    def reset(self, uint64_t seed):
+        """Begin an episode; `observation` is its first."""
+        self.begin(seed)
+
+    def begin_at(self, observation not None):
+        """Begin an episode whose first observation something else has made."""
+        self.check_open()
+        self.observation[...] = observation
+        self.e.length, self.e.episode_return, self.e.terminated, self.e.truncated = 0, 0.0, 0, 0
+
+    def step(self, cnp.ndarray action):
+        """Take a step. action: of the space's dtype and shape, C-contiguous. Returns reward, terminated and truncated."""
+        cdef double reward = 0.0
+        cdef uint8_t terminated = 0, truncated = 0
+        cdef int failure
+        self.check_open()
+        check_length("the action", cnp.PyArray_SIZE(action), max(math.prod(self.action_space["shape"]), 1))
+        if action.dtype.name != self.action_space["dtype"] or not cnp.PyArray_ISCARRAY_RO(action):
+            raise TypeError(f"{self.name}: the action has dtype {action.dtype}: expected {self.action_space['dtype']}")
+        failure = self.env.step(self.state, cnp.PyArray_DATA(action), self.e.observation, &reward, &terminated, &truncated)
+        if failure:
+            raise RuntimeError(f"{self.name}: step returned {failure}{self.reason()}")
+        return reward, bool(terminated), bool(truncated)
+
+    def info(self):
+        """Return name -> value of the last step."""
+        if not self.info_names:
+            return {}
+        self.env.info(self.state, &self.infos[0])
+        return {name: self.infos[i] for i, name in enumerate(self.info_names)}
+
+    def render(self):
+        """Return a picture, uint8 (height, width, 3)."""
+        pixels = np.zeros((*self.picture, 3), dtype=np.uint8)
+        cdef uint8_t[::1] flat = pixels.reshape(-1)
+        self.env.render(self.state, &flat[0])
+        return pixels
+
+    def reads(self, Actor actor not None):
+        """Whether an actor's observations and actions are this environment's as they lie in memory."""
+        return (
+            actor.c.num_layers > 0
+            and actor.cast is None
+            and tuple(actor.obs_shape) == self.observation_space["shape"]
+            and np.dtype(self.action_space["dtype"]).num == actor.action_type
+            and actor.c.action_size == max(math.prod(self.action_space["shape"]), 1)
+        )
+
+    def play(self, Actor actor not None, int64_t limit, int64_t max_steps, const int64_t[::1] leave=None):
+        """Play an episode that has begun to its end. The actor has its noise and parameters.
+
+        Python is asked for signals every few milliseconds.
+
+        Args:
+            actor: One for which `reads` is true.
+            limit: Steps after which the episode is truncated; 0 for none.
+            max_steps: Steps after which it is cut.
+            leave: (1,): a word that another process may set, after which Python's handlers run at once.
+
+        Returns:
+            Its return, its length, and whether it was cut.
+
+        Raises:
+            RuntimeError: The environment says that it failed.
+        """
+        cdef fastes_pause pause = FASTES_ASKS
+        if not actor.ready or actor.refusal is not None:
+            actor.refuse()
+        if not self.reads(actor):
+            raise ValueError(f"{self.name} and the policy differ in spaces")
+        self.check_open()
+        self.e.kernels, self.e.policy, self.e.count_moments = kernels, &actor.c, actor.counting
+        self.e.limit, self.e.max_steps, self.e.steps = limit, max_steps, &actor.steps[0]
+        self.e.leave = NULL if leave is None else <int64_t *>&leave[0]
+        self.e.float_mode = 0
+        actor.set_float_mode_back()
+        while pause == FASTES_ASKS or pause == FASTES_LEAVES:
+            with nogil:
+                pause = fastes_play_on(&self.e)
+            PyErr_CheckSignals()
+            if actor.refusal is not None:
+                actor.refuse()
+            self.e.leave = NULL  # handlers have run; they may have held the request back
+        if self.e.float_mode:
+            actor.float_mode = self.e.float_mode
+        if pause == FASTES_FAILED:
+            raise RuntimeError(f"{self.name}: step {self.e.length + 1} returned {self.e.failure}{self.reason()}")
+        return self.e.episode_return, self.e.length, pause == FASTES_CUT
+
+
+cdef described_space(const fastes_space *space, str what):
+    """A space as a dict. ValueError if it is none."""
+    if space.choices < 0 or not 0 <= space.num_dims <= FASTES_MAX_DIMS or space.dtype not in NATIVE_DTYPES:
+        raise ValueError(f"{what} has {space.num_dims} dimensions, {space.choices} choices and dtype {<int>space.dtype}: not a space")
+    if space.choices:
+        return {"dtype": "int64", "shape": (), "low": None, "high": None, "choices": space.choices}
+    shape = tuple(space.shape[i] for i in range(space.num_dims))
+    if not shape or min(shape) < 1:
+        raise ValueError(f"{what} has shape {shape}: expected at least one value")
+    dtype = NATIVE_DTYPES[space.dtype]
+    size = math.prod(shape)
+    low, high = np.full(size, space.low), np.full(size, space.high)
+    for i in range(size):
+        if space.lows != NULL:
+            low[i] = space.lows[<size_t>i]
+        if space.highs != NULL:
+            high[i] = space.highs[<size_t>i]
+    return {"dtype": dtype, "shape": shape, "low": low.reshape(shape), "high": high.reshape(shape), "choices": 0}
+
+
+cdef class MadeEnv:
+    """A fastes_env of two functions, at `address`."""
+    cdef fastes_env env
+    cdef double[::1] observation_low, observation_high, action_low, action_high
+
+    def __init__(self, size_t reset, size_t step, observation_space, action_space, int64_t state_size, int64_t max_episode_steps):
+        """The spaces are dicts as a NativeInstance has them, low and high flat."""
+        memset(&self.env, 0, sizeof(fastes_env))
+        self.env.version, self.env.state_size, self.env.max_episode_steps = FASTES_ENV_VERSION, state_size, max_episode_steps
+        self.env.reset = <int (*)(void *, fastes_random *, void *) noexcept nogil>reset
+        self.env.step = <int (*)(void *, const void *, void *, double *, uint8_t *, uint8_t *) noexcept nogil>step
+        self.observation_low, self.observation_high = observation_space["low"], observation_space["high"]
+        self.action_low, self.action_high = action_space["low"], action_space["high"]
+        take_space(&self.env.observation, observation_space, self.observation_low, self.observation_high)
+        take_space(&self.env.action, action_space, self.action_low, self.action_high)
+
+    @property
+    def address(self):
+        return <size_t>&self.env
+
+
+cdef int take_space(fastes_space *into, space, double[::1] low, double[::1] high) except -1:
+    """Fill a space from a dict, whose bounds are kept elsewhere."""
+    shape, names = space["shape"], {name: dtype for dtype, name in NATIVE_DTYPES.items()}
+    if space["dtype"] not in names or len(shape) > FASTES_MAX_DIMS:
+        raise ValueError(f"a space of dtype {space['dtype']} and shape {shape}: expected {tuple(names)} and at most {FASTES_MAX_DIMS} dimensions")
+    into.dtype, into.num_dims, into.choices = names[space["dtype"]], len(shape), space["choices"]
+    for i, size in enumerate(shape):
+        into.shape[<int>i] = size
+    if low.shape[0]:
+        into.lows, into.highs = &low[0], &high[0]
+    return 0

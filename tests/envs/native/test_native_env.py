@@ -1,0 +1,240 @@
+"""Risk: an environment in C is not what it is in Python, hides why it failed, or cannot be stopped."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
+from native_library import HERE, compiled, needs_compiler
+from training import Result, assert_same_records, theta_of, train
+
+from fastes import FastES, NativeEnv, WorkerError, WorkerTimeout
+from fastes.envs.native import native_env
+
+pytestmark = needs_compiler
+SETTINGS: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 5, "target_return": "none"}
+CARTPOLE = Path(__file__).parents[3] / "examples" / "native" / "cartpole.c"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return compiled(HERE / "native_envs.c", tmp_path_factory.mktemp("native"))
+
+
+@pytest.fixture(scope="module")
+def walk(library: str) -> str:
+    return f"{library}:Walk"
+
+
+def assert_same_bits(first: Result, second: Result) -> None:
+    """As assert_same, of environments with other names."""
+    assert theta_of(first.state).tobytes() == theta_of(second.state).tobytes()
+    assert_same_records(first.records, second.records)
+
+
+class InPython(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """What no twin is known for."""
+
+
+def test_it_is_an_environment_of_gymnasium(walk: str) -> None:
+    env = NativeEnv(walk, render_mode="rgb_array", way="left")
+    check_env(env, skip_render_check=True)
+    first, info = env.reset(seed=3)
+    assert first[1] == -1.0
+    assert info["place"] == first[0]
+    assert env.render().shape == (8, 12, 3)
+    again, _ = env.reset(seed=3)
+    np.testing.assert_array_equal(first, again)
+    assert env.reset(seed=4)[0][0] != first[0]
+    env.close()
+    with pytest.raises(ValueError, match="closed"):
+        env.step(env.action_space.sample())
+
+
+def test_its_limit_truncates(library: str) -> None:
+    with NativeEnv(f"{library}:Short") as env:
+        env.reset(seed=1)
+        ends = [env.step(np.zeros(1, np.float32))[2:4] for _ in range(7)]
+    assert ends == [(False, False)] * 6 + [(False, True)]
+    with FastES(f"{library}:Short", n_workers=0, native="on", **SETTINGS) as model:
+        model.learn(50)
+        assert {length for _, length in model.last_episodes} == {7}
+
+
+@pytest.mark.parametrize(
+    ("n_workers", "more"),
+    [(0, {}), (2, {"action_noise": 0.3, "episodes_per_candidate": 2}), (0, {"policy": "MlpLstmPolicy"})],
+)
+def test_a_training_in_c_has_the_bits_of_one_in_python(walk: str, n_workers: int, more: dict[str, Any]) -> None:
+    def wrapped() -> Any:
+        return InPython(NativeEnv(walk))
+
+    in_c, in_python = (train(env, 3, n_workers, **SETTINGS, **more) for env in (walk, wrapped))
+    assert_same_bits(in_c, in_python)
+
+
+def test_successes_are_told(walk: str) -> None:
+    found = []
+    for env in (walk, lambda: InPython(NativeEnv(walk))):
+        with FastES(env, n_workers=0, **SETTINGS) as model:
+            model.learn(2000)
+            found.append(list(model.ep_success_buffer))
+    assert found[0] == found[1]
+    assert set(found[0]) == {0.0, 1.0}
+
+
+def test_a_given_one_is_built_again_in_workers_and_pickled(walk: str) -> None:
+    env = NativeEnv(walk, way="left")
+    assert pickle.loads(pickle.dumps(env)).reset(seed=1)[0].tolist() == env.reset(seed=1)[0].tolist()
+    assert_same_bits(train(env, 2, 1, **SETTINGS), train(walk, 2, 0, **SETTINGS, env_kwargs={"way": "left"}))
+
+
+def test_functions_by_address(library: str) -> None:
+    """numba's @cfuncs have addresses, too."""
+
+    class State(ctypes.Structure):
+        _fields_ = [("steps", ctypes.c_double)]
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(State), ctypes.c_void_p, ctypes.POINTER(ctypes.c_float))
+    def reset(state: Any, _: Any, observation: Any) -> int:
+        state[0].steps = 0.0
+        observation[0] = 0.0
+        return 0
+
+    of_bytes = ctypes.POINTER(ctypes.c_uint8)
+    floats = ctypes.POINTER(ctypes.c_float)
+
+    @ctypes.CFUNCTYPE(
+        ctypes.c_int,
+        ctypes.POINTER(State),
+        ctypes.POINTER(ctypes.c_int64),
+        floats,
+        ctypes.POINTER(ctypes.c_double),
+        of_bytes,
+        of_bytes,
+    )
+    def step(state: Any, action: Any, observation: Any, reward: Any, terminated: Any, _: Any) -> int:
+        state[0].steps += 1.0
+        observation[0] = state[0].steps
+        reward[0] = float(action[0])
+        terminated[0] = state[0].steps == 5.0
+        return 0
+
+    def make() -> NativeEnv:
+        box = spaces.Box(0.0, 9.0, (1,), np.float32)
+        return NativeEnv.from_functions(reset, step, box, spaces.Discrete(3), state_size=8, max_episode_steps=20)
+
+    with FastES(make, n_workers=0, native="on", **SETTINGS) as model:
+        model.learn(100)
+        assert model.last_episodes[0][1] == 5
+    with pytest.raises(TypeError, match="functions of this process"):
+        pickle.dumps(make())
+    with pytest.raises(TypeError, match="expected a numba @cfunc"):
+        NativeEnv.from_functions("reset", step, spaces.Box(0.0, 1.0, (1,), np.float32), spaces.Discrete(2))
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "words"),
+    [
+        ("{}:Nothing", ValueError, "FASTES_ENV"),
+        ("{}:Older", ValueError, "version 0"),
+        ("{}:Unfinished", ValueError, "no reset"),
+        ("{}:Whole", ValueError, "float64, float32 or uint8"),
+        ("{}.so:Walk", FileNotFoundError, "there is no library"),
+        ("{}:not a name", ValueError, "PATH.so:NAME"),
+    ],
+)
+def test_what_cannot_be_used_is_an_error_in_words(library: str, place: str, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        NativeEnv(place.format(library))
+
+
+def test_options_that_it_does_not_know_are_an_error_in_words(walk: str) -> None:
+    with pytest.raises(ValueError, match="unknown option"):
+        NativeEnv(walk, speed=3.0)
+    with pytest.raises(TypeError, match="option way"):
+        NativeEnv(walk, way=[1])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="render_mode"):
+        NativeEnv(walk, render_mode="human")
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_a_step_that_fails_is_an_error_in_words(walk: str, n_workers: int) -> None:
+    model = FastES(walk, n_workers=n_workers, env_kwargs={"fails_at": 3}, **SETTINGS)
+    with model, pytest.raises(WorkerError, match="step 3 returned 7: it fell into a hole"):
+        model.learn(100)
+
+
+@pytest.mark.slow
+def test_a_step_that_hangs_is_named(walk: str) -> None:
+    model = FastES(walk, n_workers=1, env_kwargs={"hangs_at": 3}, step_timeout=0.3, **SETTINGS)
+    with model, pytest.warns(RuntimeWarning, match="hung"), pytest.raises(WorkerTimeout):
+        model.learn(100)
+
+
+def test_slow_steps_are_no_hang(walk: str) -> None:
+    with FastES(walk, n_workers=1, env_kwargs={"waits": 0.01}, step_timeout=0.2, **SETTINGS) as model:
+        assert model.learn(1).num_timesteps > 20
+
+
+_SCRIPT = """
+import sys
+from fastes import FastES
+model = FastES(sys.argv[1], n_workers=int(sys.argv[2]), env_kwargs={"waits": 0.01}, max_episode_steps=-1,
+               preset="default", population_size=4, seed=0, target_return="none")
+print("begins", flush=True)
+try:
+    model.learn(10**9)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("n_workers", ["0", "2"])
+def test_ctrl_c_gets_through(library: str, n_workers: str) -> None:
+    """In the middle of an episode that takes hours: a million steps of 10 ms."""
+    started = subprocess.Popen(
+        [sys.executable, "-c", _SCRIPT, f"{library}:Endless", n_workers], stdout=subprocess.PIPE, text=True, process_group=0
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "begins\n"
+    time.sleep(0.5)  # it plays by then or does not: Ctrl-C has to end it either way
+    os.killpg(started.pid, signal.SIGINT)
+    said, _ = started.communicate(timeout=60)
+    assert "interrupted" in said
+    assert started.returncode == 0
+
+
+def test_a_library_by_path_trains_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastes.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    compiled(CARTPOLE, tmp_path)
+    given = ["train", "./cartpole.so:CartPole", "--preset", "linear", "--total-timesteps", "3000", "--workers", "0", "--quiet"]
+    main([*given, "--seed", "1"])
+    (run,) = (tmp_path / "runs" / "cartpole.so-CartPole").iterdir()
+    with pytest.raises(ValueError, match="a file names no code"):
+        FastES.load(run / "checkpoint.zip").evaluate(1)
+    with FastES.load(run / "checkpoint.zip", env="cartpole.so:CartPole") as model:
+        assert model.evaluate(2).mean > 0
+
+
+def test_the_header_is_where_get_include_says() -> None:
+    assert (Path(native_env.get_include()) / "fastes_env.h").is_file()
+
+
+def test_the_guide_shows_the_example() -> None:
+    guide = (CARTPOLE.parents[2] / "docs" / "guide" / "native.md").read_text(encoding="utf-8")
+    assert CARTPOLE.read_text(encoding="utf-8") in guide

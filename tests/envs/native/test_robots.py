@@ -1,0 +1,128 @@
+"""Risk: Gymnasium's robots have other bits in C, or step there although something about them was changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from training import Result, assert_same, train
+
+from fastes import FastES
+from fastes.envs.native.twins import Twin, twin_of
+from fastes.rollout.native_episodes import Compared
+
+pytest.importorskip("mujoco")
+
+OPTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("HalfCheetah-v5", {}),
+    ("HalfCheetah-v5", {"frame_skip": 3, "forward_reward_weight": 2.0, "ctrl_cost_weight": 0.3}),
+    ("HalfCheetah-v5", {"exclude_current_positions_from_observation": False, "reset_noise_scale": 0.4}),
+    ("Hopper-v5", {}),
+    ("Hopper-v5", {"healthy_state_range": (-3.0, 3.0), "healthy_angle_range": (-0.5, 0.5), "healthy_reward": 2.5}),
+    ("Hopper-v5", {"terminate_when_unhealthy": False, "exclude_current_positions_from_observation": False}),
+    ("Walker2d-v5", {}),
+    ("Walker2d-v5", {"healthy_z_range": (0.2, 3.0), "healthy_angle_range": (-2.0, 2.0), "ctrl_cost_weight": 0.1}),
+    ("Swimmer-v5", {}),
+    ("Swimmer-v5", {"frame_skip": 2, "ctrl_cost_weight": 0.01}),
+    ("Ant-v5", {}),
+    ("Ant-v5", {"include_cfrc_ext_in_observation": False, "main_body": "torso", "contact_cost_weight": 0.1}),
+    ("Ant-v5", {"contact_force_range": (-0.2, 0.3), "terminate_when_unhealthy": False}),
+    ("Humanoid-v5", {}),
+    (
+        "Humanoid-v5",
+        {"include_cinert_in_observation": False, "contact_cost_range": (-1.0, 0.001), "healthy_z_range": (0.3, 2.0)},
+    ),
+    ("HumanoidStandup-v5", {}),
+    ("HumanoidStandup-v5", {"include_cvel_in_observation": False, "impact_cost_weight": 1e-3}),
+    ("InvertedPendulum-v5", {}),
+    ("InvertedDoublePendulum-v5", {}),
+    ("InvertedDoublePendulum-v5", {"healthy_reward": 3.0}),
+    ("Reacher-v5", {}),
+    ("Reacher-v5", {"reward_dist_weight": 2.0, "reward_control_weight": 0.3}),
+    ("Pusher-v5", {}),
+    ("Pusher-v5", {"reward_near_weight": 0.9, "reward_control_weight": 0.3}),
+]
+SETTINGS: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 5, "target_return": "none"}
+
+
+def made(env_id: str, **kwargs: Any) -> Any:
+    return gymnasium.make(env_id, disable_env_checker=True, **kwargs)
+
+
+def compare(env: Any, episodes: int = 4, steps: int = 120) -> None:
+    """Play episodes of random actions, small, usual and extreme ones, in both."""
+    found = twin_of(env)
+    assert isinstance(found, Twin), found
+    both, space = Compared(env, found), env.action_space
+    for seed in range(episodes):
+        both.reset(seed=seed)
+        draw = np.random.default_rng(seed)
+        for _ in range(steps):
+            action = draw.uniform(space.low, space.high) * (0.2, 1.0)[seed % 2]
+            if seed == 2:
+                action = draw.choice([space.low, space.high])
+            _, _, terminated, truncated, _ = both.step(action.astype(np.float32))
+            if terminated or truncated:
+                break
+        assert not both.difference
+
+
+@pytest.mark.parametrize(("env_id", "kwargs"), OPTIONS)
+def test_the_same_bits_in_c(env_id: str, kwargs: dict[str, Any]) -> None:
+    compare(made(env_id, **kwargs))
+
+
+def test_a_model_that_was_changed_steps_as_it_is() -> None:
+    env = made("HalfCheetah-v5")
+    env.unwrapped.model.body_mass[:] *= 1.7
+    env.unwrapped.model.opt.gravity[2] = -3.0
+    compare(env)
+
+
+@pytest.mark.parametrize(
+    ("n_workers", "env_id", "more"),
+    [
+        (0, "Hopper-v5", {"action_noise": 0.1, "episodes_per_candidate": 2}),
+        (2, "HalfCheetah-v5", {"episode_cap": "grow", "episode_cap_start": 50}),
+        (0, "Humanoid-v5", {"obs_columns": "0:45", "max_episode_steps": 20}),
+    ],
+)
+def test_a_training_has_the_same_bits(n_workers: int, env_id: str, more: dict[str, Any]) -> None:
+    def result(native: str) -> Result:
+        found = train(env_id, 5, n_workers, **SETTINGS, native=native, **more)
+        del found.state.data["settings"]["native"]
+        return found
+
+    assert_same(result("on"), result("off"))
+
+
+def test_what_may_be_another_task_steps_in_python() -> None:
+    from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
+
+    class Higher(HopperEnv):
+        pass
+
+    assert "Higher" in str(twin_of(Higher()))
+    env = made("Hopper-v5")
+    env.unwrapped._get_rew = lambda *_: (1.0, {})
+    assert "_get_rew was replaced" in str(twin_of(env))
+    assert "HopperEnv" in str(twin_of(made("Hopper-v4")))
+
+
+def test_another_version_of_gymnasium_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
+
+    before = HopperEnv._get_obs
+    monkeypatch.setattr(HopperEnv, "_get_obs", lambda self: before(self) * 2.0)
+    with pytest.warns(RuntimeWarning, match=r"observation\[\d+\] after reset|observation\[\d+\] in step 1 is"):
+        train("Hopper-v5", 1, 0, **SETTINGS)
+
+
+def test_constants_that_are_set_later_count() -> None:
+    with FastES("Hopper-v5", n_workers=0, native="on", **SETTINGS) as model:
+        model.learn(30)
+        model.get_env().set_attr("_healthy_z_range", (50.0, 60.0))
+        model.learn(30, reset_num_timesteps=False)
+        assert {length for _, length in model.last_episodes} == {1}

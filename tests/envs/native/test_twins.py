@@ -1,0 +1,167 @@
+"""Risk: Gymnasium's environments have other bits in C, or step there although something about them was changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit, TransformReward
+from training import Result, assert_same, train
+
+from fastes import FastES
+from fastes.envs.native.twins import Twin, twin_of
+from fastes.rollout.native_episodes import Compared
+
+IDS = ("CartPole-v0", "CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0")
+SETTINGS: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 5, "target_return": "none"}
+CHANGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("CartPole-v1", {"sutton_barto_reward": True}, {"gravity": 3.0, "force_mag": 20}),
+    ("CartPole-v1", {}, {"kinematics_integrator": "semi-implicit", "tau": 0.05, "total_mass": 2.0, "polemass_length": 0.2}),
+    ("CartPole-v1", {}, {"x_threshold": 0.1, "theta_threshold_radians": 1.0, "masspole": 0.4, "length": 0.9}),
+    ("Pendulum-v1", {"g": 3.7}, {"max_speed": 3, "max_torque": 1.3, "dt": 0.03, "m": 0.7, "l": 1.7}),
+    ("Acrobot-v1", {}, {"book_or_nips": "nips", "dt": 0.1, "LINK_MASS_1": 1.3, "LINK_MOI": 0.7}),
+    ("Acrobot-v1", {}, {"AVAIL_TORQUE": [-3.0, 0.5, 2.0], "MAX_VEL_1": 3.0, "LINK_LENGTH_1": 1.4, "LINK_COM_POS_2": 0.3}),
+    ("MountainCar-v0", {"goal_velocity": 0.02}, {"force": 0.003, "gravity": 0.002, "goal_position": 0.1, "max_speed": 0.05}),
+    ("MountainCarContinuous-v0", {"goal_velocity": 0.01}, {"power": 0.004, "goal_position": 0.1, "min_position": -0.9}),
+]
+
+
+def twin(env: Any) -> Twin:
+    found = twin_of(env)
+    assert isinstance(found, Twin), found
+    return found
+
+
+def actions_for(space: Any, seed: int) -> Callable[[Any], Any]:
+    """Actions at random, or the extremes, or what gains speed, which ends episodes of the cars at their goal."""
+    draw = np.random.default_rng(seed)
+
+    def act(observation: Any) -> Any:
+        if seed % 3 == 2:
+            faster = observation[-1] > 0
+            return (
+                int(faster) * (int(space.n) - 1)
+                if isinstance(space, spaces.Discrete)
+                else (space.high if faster else space.low)
+            )
+        if isinstance(space, spaces.Discrete):
+            return int(draw.integers(space.n))
+        return draw.uniform(space.low, space.high).astype(space.dtype) if seed % 3 else draw.choice([space.low, space.high])
+
+    return act
+
+
+def compare(env: Any, seeds: range) -> int:
+    """Play episodes in both; return how many ended before their limit."""
+    both, ended = Compared(env, twin(env)), 0
+    for seed in seeds:
+        observation, _ = both.reset(seed=seed)
+        act, over = actions_for(env.action_space, seed), (False, False)
+        while not any(over):
+            observation, _, *over, _ = both.step(act(observation))
+        ended += bool(over[0])
+        assert not both.difference
+    return ended
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_the_same_bits_in_c(env_id: str) -> None:
+    ended = compare(gymnasium.make(env_id, disable_env_checker=True), range(20 if env_id == "Acrobot-v1" else 40))
+    assert ended > 5 or env_id == "Pendulum-v1"
+
+
+@pytest.mark.parametrize(("env_id", "kwargs", "changed"), CHANGES)
+def test_options_and_constants_are_read_off_the_environment(
+    env_id: str, kwargs: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    env = gymnasium.make(env_id, disable_env_checker=True, **kwargs)
+    for name, value in changed.items():
+        assert hasattr(env.unwrapped, name)
+        setattr(env.unwrapped, name, value)
+    compare(env, range(6))
+
+
+def test_first_states_of_many_seeds() -> None:
+    """SeedSequence and PCG64, in C."""
+    env = CartPoleEnv()
+    instance = twin(env).instance
+    for seed in [*range(3000), 2**31, 2**32 - 1]:
+        instance.reset(seed)
+        assert env.reset(seed=seed)[0].tobytes() == instance.observation.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("n_workers", "env_id", "more"),
+    [
+        (0, "CartPole-v1", {"sample_actions": True}),
+        (2, "MountainCarContinuous-v0", {"policy": "MlpPolicy", "action_noise": 0.2, "max_episode_steps": 300}),
+        (0, "Acrobot-v1", {"episode_cap": "grow", "episode_cap_start": 50, "episodes_per_candidate": 2}),
+    ],
+)
+def test_a_training_has_the_same_bits(n_workers: int, env_id: str, more: dict[str, Any]) -> None:
+    def result(native: str) -> Result:
+        found = train(env_id, 6, n_workers, **SETTINGS, native=native, **more)
+        del found.state.data["settings"]["native"]
+        return found
+
+    assert_same(result("auto"), result("off"))
+
+
+class Subclass(CartPoleEnv):
+    pass
+
+
+def replaced_method() -> Any:
+    env = gymnasium.make("CartPole-v1")
+    env.unwrapped.step = env.unwrapped.step  # type: ignore[method-assign]
+    return env
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: TransformReward(gymnasium.make("CartPole-v1"), lambda reward: reward), "TransformReward"),
+        (lambda: TimeLimit(Subclass(), 50), "Subclass"),
+        (replaced_method, "step was replaced"),
+        (lambda: gymnasium.make("FrozenLake-v1"), "FrozenLakeEnv"),
+    ],
+)
+def test_what_may_be_another_task_steps_in_python(make: Callable[[], Any], words: str) -> None:
+    assert words in str(twin_of(make()))
+    with FastES(make, n_workers=0, native="on", **SETTINGS) as model, pytest.raises(ValueError, match=words):
+        model.learn(100)
+
+
+def test_wrappers_that_watch_change_nothing() -> None:
+    env = RecordEpisodeStatistics(TimeLimit(gymnasium.make("CartPole-v1"), 30))
+    assert twin(env).limit == 30
+    compare(env, range(5))
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_another_version_of_gymnasium_is_noticed(n_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose step does something else, in this process and, by value, in workers."""
+    before = CartPoleEnv.step
+
+    def step(self: Any, action: Any) -> Any:
+        observation, reward, *rest = before(self, action)
+        return (observation, 2.0 * float(reward), *rest)
+
+    off = train("CartPole-v1", 2, 0, **SETTINGS, native="off")
+    monkeypatch.setattr(CartPoleEnv, "step", step)
+    with pytest.warns(RuntimeWarning, match="reward in step 1 is 1.0 in C and 2.0 in Python"):
+        auto = train("CartPole-v1", 2, n_workers, **SETTINGS)
+    assert auto.records[-1].return_mean == 2 * off.records[-1].return_mean
+
+
+def test_calls_on_the_environment_are_followed() -> None:
+    with FastES("CartPole-v1", n_workers=0, native="on", **SETTINGS) as model:
+        model.learn(50)
+        model.get_env().set_attr("x_threshold", 0.0)
+        model.learn(50, reset_num_timesteps=False)
+        assert {length for _, length in model.last_episodes} == {1}

@@ -1,0 +1,94 @@
+/* Environments that behave, and some that do not: NATIVE_ENVS of native_library.py compiles them. */
+#include <fastes_env.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct {
+    fastes_random *random;
+    double at, steps, fails_at, waits, hangs_at, shift;
+} walk;
+
+static int make(void *state, const fastes_option *options, int32_t num_options) {
+    walk *s = state;
+    s->fails_at = s->hangs_at = -1;
+    for (int32_t i = 0; i < num_options; i++) {
+        const char *name = options[i].name;
+        if (!strcmp(name, "fails_at")) s->fails_at = options[i].number;
+        else if (!strcmp(name, "hangs_at")) s->hangs_at = options[i].number;
+        else if (!strcmp(name, "waits")) s->waits = options[i].number;
+        else if (!strcmp(name, "way")) s->shift = strcmp(options[i].text, "left") ? 1 : -1;
+        else return 2;
+    }
+    return 0;
+}
+
+static const char *error(void *state) {
+    return ((walk *)state)->steps > 0 ? "it fell into a hole" : "an unknown option";
+}
+
+static int reset(void *state, fastes_random *random, void *observation) {
+    walk *s = state;
+    double *seen = observation;
+    s->random = random;
+    s->steps = 0;
+    s->at = seen[0] = fastes_uniform(random, -1, 1);
+    seen[1] = s->shift;
+    return 0;
+}
+
+static int step(void *state, const void *action, void *observation, double *reward, uint8_t *terminated, uint8_t *truncated) {
+    walk *s = state;
+    double *seen = observation;
+    s->steps++;
+    if (s->waits > 0) {
+        struct timespec t = {0, (long)(1e9 * s->waits)};
+        nanosleep(&t, NULL);
+    }
+    while (s->steps == s->hangs_at) nanosleep(&(struct timespec){0, 1000000}, NULL);
+    if (s->steps == s->fails_at) return 7;
+    s->at += 0.1 * ((const float *)action)[0] + 0.01 * fastes_normal(s->random);
+    seen[0] = s->at;
+    seen[1] = s->shift;
+    *reward = -s->at * s->at;
+    *terminated = s->at > 3 || s->at < -3;
+    *truncated = s->steps == 40;
+    return 0;
+}
+
+static int step_on(void *state, const void *action, void *observation, double *reward, uint8_t *terminated, uint8_t *truncated) {
+    int failure = step(state, action, observation, reward, terminated, truncated);
+    *terminated = *truncated = 0;
+    return failure;
+}
+
+static const char *const info_names[] = {"is_success", "place", NULL};
+
+static void info(void *state, double *values) {
+    const walk *s = state;
+    values[0] = s->at > -0.1 && s->at < 0.1;
+    values[1] = s->at;
+}
+
+static void render(void *state, uint8_t *pixels) {
+    (void)state;
+    memset(pixels, 128, 8 * 12 * 3);
+}
+
+#define WALK(v)                                                                                                              \
+    {.version = v, .state_size = sizeof(walk), .observation = FASTES_BOX(FASTES_FLOAT64, 2, -INFINITY, INFINITY),             \
+     .action = FASTES_BOX(FASTES_FLOAT32, 1, -1, 1), .reset = reset, .step = step, .make = make, .error = error,              \
+     .info_names = info_names, .info = info, .height = 8, .width = 12, .render = render, .max_episode_steps = 50}
+
+FASTES_ENV(Walk) = WALK(FASTES_ENV_VERSION);
+
+#define ENDLESS(limit)                                                                                                        \
+    {.version = FASTES_ENV_VERSION, .state_size = sizeof(walk), .make = make, .reset = reset, .step = step_on,                \
+     .observation = FASTES_BOX(FASTES_FLOAT64, 2, -INFINITY, INFINITY), .action = FASTES_BOX(FASTES_FLOAT32, 1, -1, 1),       \
+     .max_episode_steps = limit}
+
+FASTES_ENV(Endless) = ENDLESS(0);
+FASTES_ENV(Short) = ENDLESS(7);
+FASTES_ENV(Older) = WALK(FASTES_ENV_VERSION - 1);
+FASTES_ENV(Unfinished) = {.version = FASTES_ENV_VERSION, .observation = FASTES_BOX(FASTES_FLOAT32, 1, 0, 1)};
+FASTES_ENV(Whole) = {.version = FASTES_ENV_VERSION, .observation = FASTES_BOX(FASTES_INT64, 1, 0, 1),
+                     .action = FASTES_DISCRETE(2), .reset = reset, .step = step};
