@@ -1,4 +1,4 @@
-"""Training on environments in C, over training on the same ones in Python, and over a bare loop in C."""
+"""Training on environments that step in C, over the same ones in Python, over MuJoCo alone, and over a bare loop in C."""
 
 from __future__ import annotations
 
@@ -11,13 +11,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mujoco.rollout
 import numpy as np
 
 from benchmarks.machine import describe
 from benchmarks.speed.timing import median_ratio
 from benchmarks.tables import against_aim, markdown_table, median_and_range
-from fastes import FastES, get_include
+from fastes import Callback, FastES, get_include
+from fastes.settings.preset_loader import preset_for
+from fastes.training.record import Record
 
+# environment -> share of MuJoCo's own speed that training is meant to reach
+PHYSICS_AIMS = {
+    "HalfCheetah-v5": 0.93,
+    "Hopper-v5": 0.90,
+    "Walker2d-v5": 0.90,
+    "Ant-v5": 0.90,
+    "Swimmer-v5": 0.90,
+    "Reacher-v5": 0.90,
+    "Humanoid-v5": 0.97,
+}
 AIMS = {"CartPole-v1": 30.0, "Pendulum-v1": 30.0, "Acrobot-v1": 30.0, "MountainCar-v0": 30.0, "MountainCarContinuous-v0": 0.0}
 BARE_AIM = 0.8
 _GENERATIONS = 20  # whose parameters have to be the same
@@ -38,11 +51,22 @@ def check_same(env: str) -> None:
     assert thetas[0] == thetas[1], f"{env}: parameters differ between C and Python"
 
 
-def rate(model: FastES, seconds: float) -> float:
-    """Train on for some seconds; return the environment steps per CPU second, evaluations included."""
-    before, began, started = model.num_timesteps + model.eval_timesteps, time.perf_counter(), time.process_time()
-    model.learn(10**12, lambda *_: time.perf_counter() - began < seconds, reset_num_timesteps=False)
-    return (model.num_timesteps + model.eval_timesteps - before) / (time.process_time() - started)
+class LastSigma(Callback):
+    """Ends training with the generation in which the time is up, and keeps that one's sigma."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end, self.sigma = time.perf_counter() + seconds, 0.0
+
+    def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
+        self.sigma = record.sigma
+        return time.perf_counter() < self.end
+
+
+def rate(model: FastES, seconds: float) -> tuple[float, float]:
+    """Train on for some seconds; return the environment steps per CPU second, evaluations included, and the last sigma."""
+    before, started, last = model.num_timesteps + model.eval_timesteps, time.process_time(), LastSigma(seconds)
+    model.learn(10**12, last, reset_num_timesteps=False)
+    return (model.num_timesteps + model.eval_timesteps - before) / (time.process_time() - started), last.sigma
 
 
 def compare(env: str, seconds: float, repeats: int) -> list[str]:
@@ -51,10 +75,66 @@ def compare(env: str, seconds: float, repeats: int) -> list[str]:
     with model_on(env, "on") as in_c, model_on(env, "off") as in_python:
         for model in (in_c, in_python):
             rate(model, 2 * seconds)  # its policy is trained then, and its episodes are long
-        pairs = [(rate(in_c, seconds), rate(in_python, seconds)) for _ in range(repeats)]
+        pairs = [(rate(in_c, seconds)[0], rate(in_python, seconds)[0]) for _ in range(repeats)]
     ratios = [a / b for a, b in pairs]
     aim = against_aim(float(np.median(ratios)), AIMS[env]) if AIMS[env] else ""
     return [env, *(f"{np.median(rates):,.0f}" for rates in zip(*pairs, strict=True)), median_and_range(ratios), aim]
+
+
+class Physics:
+    """Episodes of a model's candidates as MuJoCo replays them in C: the same controls from the same states, nothing else."""
+
+    def __init__(self, model: FastES, sigma: float, steps: int = 4000) -> None:
+        self._env = model.source()
+        inner: Any = self._env.unwrapped
+        self._model, self._data, self._skip = inner.model, mujoco.MjData(inner.model), inner.frame_skip
+        self._episodes: list[tuple[Any, Any]] = []
+        size = mujoco.mj_stateSize(inner.model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+        random = np.random.default_rng(0)
+        longest = model.training.episode_settings()[0].max_steps
+        while self.steps < steps:
+            theta = model.theta + np.float32(sigma) * random.standard_normal(model.num_params, dtype=np.float32)
+            acting = model.training.spec.make_actor()
+            acting.parameters[:] = theta
+            if model.settings.normalize_obs:
+                acting.set_normalizer(model.normalizer.mean, 1.0 / model.normalizer.std, model.normalizer.clip)
+            acting.begin_episode()
+            observation, _ = self._env.reset(seed=int(random.integers(2**31)))
+            state, actions, over = np.empty(size), list[Any](), False
+            mujoco.mj_getState(inner.model, inner.data, state, mujoco.mjtState.mjSTATE_FULLPHYSICS)
+            while not over and len(actions) < longest:
+                actions.append(acting.act(observation))
+                observation, _, *ends, _ = self._env.step(actions[-1])
+                over = any(ends)
+            self._episodes.append((state, np.repeat(np.array(actions, dtype=np.float64), self._skip, axis=0)))
+
+    @property
+    def steps(self) -> int:
+        return sum(len(controls) // self._skip for _, controls in self._episodes)
+
+    def rate(self, seconds: float) -> float:
+        """Replay for some seconds; return the environment steps per CPU second."""
+        began, started, steps = time.perf_counter(), time.process_time(), 0
+        while time.perf_counter() - began < seconds:
+            for state, controls in self._episodes:
+                mujoco.rollout.rollout(self._model, self._data, state[None], controls[None])
+            steps += self.steps
+        return steps / (time.process_time() - started)
+
+
+def over_physics(env: str, seconds: float, repeats: int) -> list[str]:
+    """The row of a robot: training over its physics alone."""
+    check_same(env)
+    preset = preset_for(env) if env != "Humanoid-v5" else "linear"
+    with FastES(env, preset=preset, n_workers=0, seed=0, target_return="none", native="on") as model:
+        rate(model, 2 * seconds)
+        pairs = []
+        for _ in range(repeats):
+            one, sigma = rate(model, seconds)
+            pairs.append((one, Physics(model, sigma).rate(seconds)))
+    ratios = [a / b for a, b in pairs]
+    rates = (f"{np.median(rates):,.0f}" for rates in zip(*pairs, strict=True))
+    return [env, *rates, median_and_range(ratios), against_aim(float(np.median(ratios)), PHYSICS_AIMS[env])]
 
 
 def compile_bare(folder: str) -> tuple[Callable[..., int], str]:
@@ -79,7 +159,7 @@ def over_bare(seconds: float, repeats: int) -> list[str]:
             given = [array.ctypes.data_as(ctypes.c_void_p) for array in (weight, mean, inv_std)]
             pairs = []
             for _ in range(repeats):
-                one, started = rate(model, seconds), time.process_time()
+                one, started = rate(model, seconds)[0], time.process_time()
                 steps = loop(ctypes.c_int64(int(seconds * 10_000)), *given)
                 pairs.append((one, steps / (time.process_time() - started)))
     ratio = median_ratio(*zip(*pairs, strict=True))
@@ -92,7 +172,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of a stretch (default: 2)")
     parser.add_argument("--repeats", type=int, default=5, help="stretches of each side (default: 5)")
     given = parser.parse_args()
-    rows = [compare(env, given.seconds, given.repeats) for env in AIMS]
+    rows = [over_physics(env, given.seconds, given.repeats) for env in PHYSICS_AIMS]
+    rows += [compare(env, given.seconds, given.repeats) for env in AIMS]
     rows.append(over_bare(given.seconds, given.repeats))
     print(describe())
     print(markdown_table(("environment", "in C, steps/s", "beside it, steps/s", "ratio", "aim"), rows))

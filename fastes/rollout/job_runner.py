@@ -193,7 +193,7 @@ class JobRunner:
         for episode in range(episodes):
             self.row[EPISODE] = episode
             seed, key = int(slot.env_seed[pair, episode]), int(slot.action_key[pair, episode])
-            result = self._play(self.env, player, seed, scalars.episodes, key)
+            result = self._play(player, seed, scalars.episodes, key)
             total, length = total + result.episode_return, length + result.length
             successes, cuts = successes + result.success, cuts + result.cut
             if slot.layout.info_bytes:
@@ -208,16 +208,23 @@ class JobRunner:
             player.load_parameters(actor, slot, job, scalars.sigma)
             player.folded = scalars.ticket if player.needs_reference else 0
         actor.count_moments(False)
-        return self._play(self.wrap_evaluation_env(self.env), player, seed, scalars.episodes)
+        return self._play(player, seed, scalars.episodes, wrap=self.wrap_evaluation_env)
 
-    def _play(self, env: Env, player: _Player, seed: int, settings: EpisodeSettings, key: int = 0) -> Episode:
-        """Play an episode in C if the environment has a twin that was compared with it, else in Python."""
+    def _play(
+        self,
+        player: _Player,
+        seed: int,
+        settings: EpisodeSettings,
+        key: int = 0,
+        wrap: Callable[[Env], Any] = lambda env: env,
+    ) -> Episode:
+        """Play an episode in C if the environment has a twin that was compared with it, else in Python, wrapped."""
         twin = player.twin
         if twin is not None and self._is_proven(twin):
             return run_native_episode(twin, player.actor, seed, settings, key, self.row[LEAVE : LEAVE + 1])
         if twin is None:
-            return run_episode(env, player.actor, seed, settings, key, self.flatten)
-        both = Compared(env, twin)
+            return run_episode(wrap(self.env), player.actor, seed, settings, key, self.flatten)
+        both = Compared(self.env, twin)
         episode = run_episode(both, player.actor, seed, settings, key, self.flatten)
         self._compared += 1
         if both.difference:

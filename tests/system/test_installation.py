@@ -137,7 +137,8 @@ def hash_of(source: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_the_core_says_which_sources_it_was_built_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any of them, and the compiler's flags; nothing else that lies there."""
-    shutil.copytree(_ROOT / "src", tmp_path / "src")
+    for folder in ("src", "fastes/include"):
+        shutil.copytree(_ROOT / folder, tmp_path / folder)
     for name in ("setup.py", "pyproject.toml", "README.md"):
         shutil.copy(_ROOT / name, tmp_path)
     assert hash_of(tmp_path, monkeypatch) == _core.SOURCE_HASH, "the core is not built from src/: make build"
