@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 
+cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from fastes_core cimport *

@@ -273,7 +273,7 @@ typedef struct {
 
 static const char *const mountain_car_names[] = {"min_position", "max_position", "max_speed", "goal_position", "goal_velocity",
                                                  "force", "gravity", NULL};
-static const char *const hill_names[] = {"min_position", "max_position", "max_speed", "goal_position", "goal_velocity", "power", NULL};
+static const char *const continuous_car_names[] = {"min_position", "max_position", "max_speed", "goal_position", "goal_velocity", "power", NULL};
 
 static int mountain_car_make(void *state, const fastes_option *options, int32_t num_options) {
     const mountain_car usual = {-1.2, 0.6, 0.07, 0.5, 0, 0.001, 0.0025, 0, 0, 0};
@@ -281,10 +281,10 @@ static int mountain_car_make(void *state, const fastes_option *options, int32_t 
     return take(state, mountain_car_names, options, num_options);
 }
 
-static int hill_make(void *state, const fastes_option *options, int32_t num_options) {
+static int continuous_car_make(void *state, const fastes_option *options, int32_t num_options) {
     const mountain_car usual = {-1.2, 0.6, 0.07, 0.45, 0, 0.0015, 0, 0, 0, 0};
     memcpy(state, &usual, sizeof usual);
-    return take(state, hill_names, options, num_options);
+    return take(state, continuous_car_names, options, num_options);
 }
 
 static int mountain_car_reset(void *state, fastes_random *random, void *observation) {
@@ -316,28 +316,42 @@ static int mountain_car_step(void *state, const void *action, void *observation,
     return 0;
 }
 
+/* A number that is a float32, or a constant of Python in its place: NumPy compares the first with float32, Python the second. */
+typedef struct { float value; int is_constant; double constant; } mixed;
+
+static mixed held_within(float value, double low, double high) {
+    mixed x = {value, 0, 0};
+    if (value > (float)high) x = (mixed){(float)high, 1, high};
+    if (value < (float)low) x = (mixed){(float)low, 1, low};
+    return x;
+}
+
+static int is_at_least(mixed x, double least) { return x.is_constant ? x.constant >= least : x.value >= (float)least; }
+
 /* Its state is float64 up to the first step, and float32 then. */
-static int hill_step(void *state, const void *action, void *observation, double *reward, uint8_t *terminated, uint8_t *truncated) {
+static int continuous_car_step(void *state, const void *action, void *observation, double *reward, uint8_t *terminated,
+                               uint8_t *truncated) {
     (void)truncated;
     mountain_car *s = state;
     float *seen = observation, force = *(const float *)action, pushed = withinf(force, -1, 1) * (float)s->force;
     if (s->steps++ == 0) {
         float faster = pushed - (float)(0.0025 * cos(3 * s->position));
-        s->velocity = within(s->velocity + (double)faster, -s->max_speed, s->max_speed);
-        s->position = within(s->position + s->velocity, s->min_position, s->max_position);
+        double velocity = within(s->velocity + (double)faster, -s->max_speed, s->max_speed);
+        double position = within(s->position + velocity, s->min_position, s->max_position);
+        if (position == s->min_position && velocity < 0) velocity = 0;
+        *terminated = position >= s->goal_position && velocity >= s->goal_velocity;
+        seen[0] = (float)position;
+        seen[1] = (float)velocity;
     } else {
-        float position = (float)s->position, velocity = (float)s->velocity;
-        velocity += pushed - (float)(0.0025 * cos((double)(3 * position)));
-        velocity = withinf(velocity, (float)-s->max_speed, (float)s->max_speed);
-        position = withinf(position + velocity, (float)s->min_position, (float)s->max_position);
-        s->position = position == (float)s->min_position ? s->min_position : position;
-        s->velocity = velocity;
+        float turned = (float)s->position, faster = pushed - (float)(0.0025 * cos((double)(3 * turned)));
+        mixed velocity = held_within((float)s->velocity + faster, -s->max_speed, s->max_speed);
+        mixed position = held_within(turned + velocity.value, s->min_position, s->max_position);
+        if (position.value == (float)s->min_position && velocity.value < 0) velocity = (mixed){0, 1, 0};
+        *terminated = is_at_least(position, s->goal_position) && is_at_least(velocity, s->goal_velocity);
+        seen[0] = position.value;
+        seen[1] = velocity.value;
     }
-    if (s->position == s->min_position && s->velocity < 0) s->velocity = 0;
-    *terminated = s->position >= s->goal_position && s->velocity >= s->goal_velocity;
     *reward = (*terminated ? 100.0 : 0.0) - squared(force) * 0.1;
-    seen[0] = (float)s->position;
-    seen[1] = (float)s->velocity;
     s->position = seen[0];
     s->velocity = seen[1];
     return 0;
@@ -345,20 +359,20 @@ static int hill_step(void *state, const void *action, void *observation, double 
 
 /* --- by name ------------------------------------------------------------------------------------------------------------------------- */
 
-#define CLASSIC(size, acts, prefix, type, remade)                                                                        \
+#define CLASSIC(size, acts, resets, type, steps)                                                                        \
     {.version = FASTES_ENV_VERSION, .state_size = sizeof(type), .observation = FASTES_BOX(FASTES_FLOAT32, size, -INFINITY, INFINITY), \
-     .action = acts, .reset = prefix##_reset, .step = remade##_step, .make = remade##_make, .error = unknown_option}
+     .action = acts, .reset = resets##_reset, .step = steps##_step, .make = steps##_make, .error = unknown_option}
 
 static const fastes_env cartpole_env = CLASSIC(4, FASTES_DISCRETE(2), cartpole, cartpole, cartpole);
 static const fastes_env pendulum_env = CLASSIC(3, FASTES_BOX(FASTES_FLOAT32, 1, -2, 2), pendulum, pendulum, pendulum);
 static const fastes_env acrobot_env = CLASSIC(6, FASTES_DISCRETE(3), acrobot, acrobot, acrobot);
 static const fastes_env mountain_car_env = CLASSIC(2, FASTES_DISCRETE(3), mountain_car, mountain_car, mountain_car);
-static const fastes_env hill_env = CLASSIC(2, FASTES_BOX(FASTES_FLOAT32, 1, -1, 1), mountain_car, mountain_car, hill);
+static const fastes_env continuous_car_env = CLASSIC(2, FASTES_BOX(FASTES_FLOAT32, 1, -1, 1), mountain_car, mountain_car, continuous_car);
 
 const fastes_env *fastes_classic_env(const char *name) {
     static const struct { const char *name; const fastes_env *env; } known[] = {
         {"CartPoleEnv", &cartpole_env}, {"PendulumEnv", &pendulum_env}, {"AcrobotEnv", &acrobot_env},
-        {"MountainCarEnv", &mountain_car_env}, {"Continuous_MountainCarEnv", &hill_env},
+        {"MountainCarEnv", &mountain_car_env}, {"Continuous_MountainCarEnv", &continuous_car_env},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(name, known[i].name) == 0) return known[i].env;

@@ -1,6 +1,9 @@
 /* Gymnasium's MuJoCo robots (v5) in C, with the same bits: the physics is MuJoCo's own mj_step, on the memory of the Gymnasium environment,
  * which builds model, spaces and constants and resets it; rewards and ends are the operations of its classes in their order. */
 #include "mujoco_tasks.h"
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 static const double *const NONE = 0;
 
@@ -116,6 +119,37 @@ static void observe(const mujoco_task *t, double *seen) {
     }
 }
 
+/* MuJoCo's errors do not return: without a handler that jumps, they end the process. */
+static _Thread_local jmp_buf *stepping;
+static _Thread_local char said[256];
+
+static void take_error(const char *message) {
+    snprintf(said, sizeof said, "%s", message);
+    if (stepping) longjmp(*stepping, 1);
+    fprintf(stderr, "ERROR: %s\n", message); /* as MuJoCo does */
+    exit(EXIT_FAILURE);
+}
+
+void (*fastes_mujoco_error_handler(void))(const char *) { return take_error; }
+
+static const char *error(void *state) {
+    (void)state;
+    return said;
+}
+
+static int advance(const mujoco_task *t) {
+    jmp_buf here;
+    if (setjmp(here)) {
+        stepping = 0;
+        return 1;
+    }
+    stepping = &here;
+    for (int64_t i = 0; i < t->frame_skip; i++) t->mj_step(t->model, t->data);
+    t->mj_rnePostConstraint(t->model, t->data);
+    stepping = 0;
+    return 0;
+}
+
 static int reset(void *state, fastes_random *random, void *observation) {
     (void)state, (void)random, (void)observation;
     return 1; /* Gymnasium resets it */
@@ -127,8 +161,7 @@ static int step(void *state, const void *action, void *observation, double *rewa
     const float *a = action;
     const double before = t->position == NONE ? 0 : place(t);
     for (int64_t i = 0; i < t->num_actions; i++) t->ctrl[i] = a[i];
-    for (int64_t i = 0; i < t->frame_skip; i++) t->mj_step(t->model, t->data);
-    t->mj_rnePostConstraint(t->model, t->data);
+    if (advance(t)) return 1;
     observe(t, observation);
     const double speed = t->position == NONE ? 0 : (place(t) - before) / t->dt;
     const double forward = t->forward_weight * speed;
@@ -184,7 +217,7 @@ void fastes_take_mujoco_task(fastes_env *env, int64_t num_values, int64_t num_ac
     const fastes_env made = {
         .version = FASTES_ENV_VERSION, .state_size = sizeof(mujoco_task),
         .observation = FASTES_BOX(FASTES_FLOAT64, num_values, -INFINITY, INFINITY),
-        .action = {FASTES_FLOAT32, 1, {num_actions}, -INFINITY, INFINITY, lows, highs, 0}, .reset = reset, .step = step,
+        .action = {FASTES_FLOAT32, 1, {num_actions}, -INFINITY, INFINITY, lows, highs, 0}, .reset = reset, .step = step, .error = error,
     };
     *env = made;
 }

@@ -47,6 +47,9 @@ typedef struct {
     mujoco_part parts[8];
 } mujoco_task;
 
+/* For MuJoCo's mju_user_error: ends a step with an error, which the environment's `error` tells. */
+void (*fastes_mujoco_error_handler(void))(const char *);
+
 /* Libm's pow, which is what x ** 2 is in Python. */
 extern double (*volatile fastes_power)(double, double);
 

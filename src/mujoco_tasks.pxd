@@ -37,4 +37,5 @@ cdef extern from "mujoco_tasks.h" nogil:
         double z_low, z_high, angle_low, angle_high, state_low, state_high, contact_low, contact_high
         int32_t ends_if_unhealthy, num_parts
         mujoco_part parts[8]
+    void *fastes_mujoco_error_handler()
     void fastes_take_mujoco_task(fastes_env *, int64_t, int64_t, const double *, const double *)

@@ -84,6 +84,11 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
     return made
 
 
+def mujoco_error_handler():
+    """Return the address of a function for MuJoCo's mju_user_error."""
+    return <size_t>fastes_mujoco_error_handler()
+
+
 cdef extern from *:
     """
     static void *dot_of_float64(void) {

@@ -34,6 +34,7 @@ def classic_env(str name):
     return <size_t>fastes_classic_env(name.encode())
 
 
+@cython.no_gc_clear  # `env` lies in what it holds, and is read when it dies
 cdef class NativeInstance:
     """An environment in C: its memory, and the buffers of a step.
 
@@ -53,6 +54,7 @@ cdef class NativeInstance:
     cdef readonly object name, observation, observation_space, action_space, info_names, picture
     cdef readonly int64_t max_episode_steps
     cdef readonly bint is_open
+    cdef bint is_playing
     cdef object holds
 
     def __init__(self, size_t address, str name, options, holds=None):
@@ -65,8 +67,8 @@ cdef class NativeInstance:
         if env == NULL or env.version != FASTES_ENV_VERSION:
             found = None if env == NULL else env.version
             raise ValueError(f"{name} has version {found}: expected {FASTES_ENV_VERSION}; compile it with this fastes_env.h")
-        if env.reset == NULL or env.step == NULL or env.state_size < 0:
-            raise ValueError(f"{name} has no reset or no step, or a negative state_size")
+        if env.reset == NULL or env.step == NULL or env.state_size < 0 or env.max_episode_steps < 0:
+            raise ValueError(f"{name} has no reset or no step, or a negative state_size or max_episode_steps")
         self.env = env
         self.observation_space = described_space(&env.observation, f"{name}: observation")
         self.action_space = described_space(&env.action, f"{name}: action")
@@ -134,14 +136,19 @@ cdef class NativeInstance:
             said = self.env.error(self.state)
         return "" if said == NULL else ": " + said.decode(errors="replace")
 
-    cdef int check_open(self) except -1:
+    cdef int check_free(self) except -1:
+        """Raise ValueError if it is closed, or plays: a signal's handler or another thread has called."""
         if not self.is_open:
             raise ValueError(f"{self.name} is closed")
+        if self.is_playing:
+            raise ValueError(f"{self.name} plays an episode: it can do nothing else until that has ended")
         return 0
 
     def close(self):
-        """Close it; a second call does nothing."""
-        if self.is_open:
+        """Close it; a second call does nothing. An episode that plays ends with an error."""
+        if self.is_open and self.is_playing:
+            self.is_open = False  # `play` closes it, which may be deep in its memory
+        elif self.is_open:
             self.is_open = False
             if self.env.close != NULL:
                 self.env.close(self.state)
@@ -150,35 +157,41 @@ cdef class NativeInstance:
         if self.is_open and self.env.close != NULL:
             self.env.close(self.state)
 
-    cdef int begin(self, uint64_t seed) except -1:
-        self.check_open()
-        self.e.random.seed, self.e.random.drawn = seed, 0
+    cdef int begin(self) except -1:
+        self.check_free()
         self.e.length, self.e.episode_return, self.e.terminated, self.e.truncated = 0, 0.0, 0, 0
-        self.e.failure = self.env.reset(self.state, &self.e.random, self.e.observation)
-        if self.e.failure:
-            raise RuntimeError(f"{self.name}: reset with seed {seed} returned {self.e.failure}{self.reason()}")
         return 0
 
     def reset(self, uint64_t seed):
         """Begin an episode; `observation` is its first."""
-        self.begin(seed)
+        cdef int failure
+        self.begin()
+        self.e.random.seed, self.e.random.drawn = seed, 0
+        with nogil:
+            failure = self.env.reset(self.state, &self.e.random, self.e.observation)
+        if failure:
+            raise RuntimeError(f"{self.name}: reset with seed {seed} returned {failure}{self.reason()}")
 
     def begin_at(self, observation not None):
         """Begin an episode whose first observation something else has made."""
-        self.check_open()
+        self.begin()
         self.observation[...] = observation
-        self.e.length, self.e.episode_return, self.e.terminated, self.e.truncated = 0, 0.0, 0, 0
 
     def step(self, cnp.ndarray action):
         """Take a step. action: of the space's dtype and shape, C-contiguous. Returns reward, terminated and truncated."""
         cdef double reward = 0.0
         cdef uint8_t terminated = 0, truncated = 0
         cdef int failure
-        self.check_open()
+        cdef void *taken
+        self.check_free()
         check_length("the action", cnp.PyArray_SIZE(action), max(math.prod(self.action_space["shape"]), 1))
         if action.dtype.name != self.action_space["dtype"] or not cnp.PyArray_ISCARRAY_RO(action):
-            raise TypeError(f"{self.name}: the action has dtype {action.dtype}: expected {self.action_space['dtype']}")
-        failure = self.env.step(self.state, cnp.PyArray_DATA(action), self.e.observation, &reward, &terminated, &truncated)
+            raise TypeError(f"{self.name}: the action has dtype {action.dtype}: expected contiguous {self.action_space['dtype']}")
+        if self.env.action.choices and not 0 <= action.item() < self.env.action.choices:
+            raise ValueError(f"{self.name}: the action is {action.item()}: expected 0 to {self.env.action.choices - 1}")
+        taken = cnp.PyArray_DATA(action)
+        with nogil:
+            failure = self.env.step(self.state, taken, self.e.observation, &reward, &terminated, &truncated)
         if failure:
             raise RuntimeError(f"{self.name}: step returned {failure}{self.reason()}")
         return reward, bool(terminated), bool(truncated)
@@ -187,11 +200,13 @@ cdef class NativeInstance:
         """Return name -> value of the last step."""
         if not self.info_names:
             return {}
+        self.check_free()
         self.env.info(self.state, &self.infos[0])
         return {name: self.infos[i] for i, name in enumerate(self.info_names)}
 
     def render(self):
         """Return a picture, uint8 (height, width, 3)."""
+        self.check_free()
         pixels = np.zeros((*self.picture, 3), dtype=np.uint8)
         cdef uint8_t[::1] flat = pixels.reshape(-1)
         self.env.render(self.state, &flat[0])
@@ -199,6 +214,8 @@ cdef class NativeInstance:
 
     def reads(self, Actor actor not None):
         """Whether an actor's observations and actions are this environment's as they lie in memory."""
+        if self.env.action.choices and (actor.nvec.shape[0] != 1 or actor.nvec[0] != self.env.action.choices or actor.start[0]):
+            return False
         return (
             actor.c.num_layers > 0
             and actor.cast is None
@@ -229,19 +246,28 @@ cdef class NativeInstance:
             actor.refuse()
         if not self.reads(actor):
             raise ValueError(f"{self.name} and the policy differ in spaces")
-        self.check_open()
+        self.check_free()
         self.e.kernels, self.e.policy, self.e.count_moments = kernels, &actor.c, actor.counting
         self.e.limit, self.e.max_steps, self.e.steps = limit, max_steps, &actor.steps[0]
         self.e.leave = NULL if leave is None else <int64_t *>&leave[0]
         self.e.float_mode = 0
         actor.set_float_mode_back()
-        while pause == FASTES_ASKS or pause == FASTES_LEAVES:
-            with nogil:
-                pause = fastes_play_on(&self.e)
-            PyErr_CheckSignals()
-            if actor.refusal is not None:
-                actor.refuse()
-            self.e.leave = NULL  # handlers have run; they may have held the request back
+        self.is_playing = True
+        try:
+            while pause == FASTES_ASKS or pause == FASTES_LEAVES:
+                with nogil:
+                    pause = fastes_play_on(&self.e)
+                if pause == FASTES_LEAVES:
+                    self.e.leave = NULL  # handlers run now; they may hold the request back
+                PyErr_CheckSignals()
+                if actor.refusal is not None:
+                    actor.refuse()
+                if not self.is_open:
+                    raise ValueError(f"{self.name} was closed while it played")
+        finally:
+            self.is_playing = False
+            if not self.is_open and self.env.close != NULL:
+                self.env.close(self.state)
         if self.e.float_mode:
             actor.float_mode = self.e.float_mode
         if pause == FASTES_FAILED:

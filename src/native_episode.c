@@ -2,6 +2,9 @@
 #include "native_episode.h"
 #include <time.h>
 
+_Static_assert((int)FASTES_FLOAT64 == (int)FASTES_OBS_FLOAT64 && (int)FASTES_FLOAT32 == (int)FASTES_OBS_FLOAT32 &&
+                   (int)FASTES_UINT8 == (int)FASTES_OBS_UINT8, "dtypes of environments and of kernels");
+
 enum { MOST_STEPS = 1024 };  /* between two looks at the clock */
 static const int64_t PATIENCE = 5000000;  /* nanoseconds between two questions to Python */
 

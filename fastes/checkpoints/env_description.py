@@ -14,7 +14,7 @@ from fastes.envs.factories import Copies
 from fastes.envs.given.changes import shortened
 from fastes.envs.import_hook import ATARI, is_atari, register_atari
 from fastes.envs.likeness import described, same
-from fastes.envs.native.native_env import is_native
+from fastes.envs.native.native_env import in_library
 from fastes.envs.source import EnvSource, make_env_source
 from fastes.envs.worker_imports import portable
 from fastes.errors import EnvironmentUnavailable
@@ -75,7 +75,7 @@ def reason_for_none(source: EnvSource) -> str:
         return f"{shortened(source.changes.names)} had been set in the object that was given, {source.name!r}"
     if source.wrappers:
         return f"{WRAPPERS} {', '.join(wrapper.name for wrapper in source.wrappers)} were around {source.name!r}"
-    if source.spec is not None and is_native(source.name):
+    if in_library(source.spec):
         return f"it was in a library, {source.name!r}, and a file names no code"
     if source.spec is not None and not source.rebuilds:
         return f"{source.name!r} was not registered in Gymnasium"

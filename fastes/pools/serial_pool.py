@@ -14,7 +14,7 @@ from fastes.rollout.episode import Episode
 from fastes.rollout.job import EpisodeDescription, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.job_runner import JobRunner
 from fastes.rollout.random_state import global_random_kept, one_thread
-from fastes.rollout.shared_block import EPISODE
+from fastes.rollout.shared_block import EPISODE, RequestSlot
 from fastes.system.forks import keep_unused
 from fastes.system.interrupts import handlers_kept
 
@@ -44,7 +44,7 @@ class SerialPool(BlockPool, LocalPool):
             raise
 
     def _run_all(self, open_: OpenRequest) -> None:
-        with self._running() as runner:
+        with self._running(open_.slot) as runner:
             for job in open_.jobs.tolist():
                 self._run(runner, job, open_)
                 if open_.error is not None:
@@ -55,15 +55,15 @@ class SerialPool(BlockPool, LocalPool):
         open_ = self._requests.add(request, self.block.slots)
         slot = open_.slot
         try:
-            with self._running() as runner:
+            with self._running(slot) as runner:
                 runner.run(slot, open_.ticket, job, _raise)
         finally:
             self._requests.forget()
         return Episode(float(slot.returns[job]), int(slot.lengths[job]), cut=int(slot.cuts[job]))
 
     @contextlib.contextmanager
-    def _running(self) -> Iterator[JobRunner]:
-        if self._runner is not None and self._runner.is_native:
+    def _running(self, slot: RequestSlot) -> Iterator[JobRunner]:
+        if self._runner is not None and self._runner.plays_natively(slot):
             with _core.UsualFloats():
                 yield self._runner
             return

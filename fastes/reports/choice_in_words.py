@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastes.models.model import Model
+from fastes.policies.custom_policy import CustomSpec
 from fastes.settings.preset_loader import other_version
 
 
@@ -38,6 +39,8 @@ def steps_in_words(model: Model) -> str:
         return "in Python: native = 'off'"
     if model.source.vector_env is not None:
         return "in Python: it is a vector environment"
+    if isinstance(model.policy_spec, CustomSpec):
+        return "in Python, as its policy does"
     why = model.evaluator.look().python_because
     return f"in Python: {why}" if why else "in C"
 

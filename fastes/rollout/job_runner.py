@@ -120,11 +120,11 @@ class JobRunner:
                 _Player(needs, layout.candidates, self.row, reader)
                 for needs, layout in zip(spec.trainings, block.layout.trainings, strict=True)
             ]
+            self._find_twin()
         except BaseException:
             self.close()
             raise
         self._episodes = 0  # that this environment has played
-        self._find_twin()
         tell_of_forks(self)
 
     def reset_after_fork(self) -> None:
@@ -226,7 +226,7 @@ class JobRunner:
             return run_episode(wrap(self.env), player.actor, seed, settings, key, self.flatten)
         both = Compared(self.env, twin)
         episode = run_episode(both, player.actor, seed, settings, key, self.flatten)
-        self._compared += 1
+        self._compared += both.has_acted
         if both.difference:
             self._notify("native", difference_in_words(self.spec.source.name, both.difference))
             self._take_twin(None)
@@ -235,21 +235,24 @@ class JobRunner:
     def _find_twin(self) -> None:
         """Look for the environment's twin: it is another one after each change."""
         found = twin_of(self.env) if self.spec.native != "off" else ""
-        if self.spec.native == "on" and isinstance(found, str):
+        if not isinstance(found, str) and not found.is_same and self.spec.info_bytes > 0:
+            found = "a callback reads infos"
+        self._take_twin(None if isinstance(found, str) else found)
+        if self.spec.native == "on" and any(player.twin is None for player in self._players):
+            why = found if isinstance(found, str) else "its policy or its spaces are not those of C"
             name = self.spec.source.name
-            raise ValueError(f"native = 'on': {name} does not step in C: {found}; native = 'auto' steps it in Python")
-        reads_infos = self.spec.info_bytes > 0 and not isinstance(found, str) and not found.is_same
-        self._take_twin(None if isinstance(found, str) or reads_infos else found)
+            raise ValueError(f"native = 'on': {name} does not step in C: {why}; native = 'auto' steps it in Python")
 
     def _take_twin(self, twin: Twin | None) -> None:
         self._compared = 0  # episodes that were played in both
         for player in self._players:
             player.meet(twin)
 
-    @property
-    def is_native(self) -> bool:
-        """Whether it plays in C alone, so that no code in Python comes near signals, random states and threads."""
-        return all(player.twin is not None and self._is_proven(player.twin) for player in self._players)
+    def plays_natively(self, slot: RequestSlot) -> bool:
+        """Whether it plays a request in C alone, so that no code in Python comes near signals, random states and threads."""
+        may_rebuild = self.spec.on_env_error == PENALISE or self.spec.worker_max_episodes > 0
+        in_c = all(player.twin is not None and self._is_proven(player.twin) for player in self._players)
+        return in_c and not may_rebuild and self._called == int(slot.words[CALLS])
 
     def _is_proven(self, twin: Twin) -> bool:
         return twin.is_same or self._compared >= COMPARED

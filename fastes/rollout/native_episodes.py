@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
 from fastes import _core
 from fastes.envs.native.twins import Twin
@@ -33,6 +34,7 @@ class Compared(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     Attributes:
         difference: The first number that differs, in words; "" if none does.
+        has_acted: Whether an action was not 0; a robot that does nothing proves little.
     """
 
     def __init__(self, env: Any, twin: Twin) -> None:
@@ -41,6 +43,7 @@ class Compared(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._instance, self._begin = twin.beside()
         self._steps = 0
         self.difference = ""
+        self.has_acted = isinstance(env.action_space, spaces.Discrete)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         returned = self.env.reset(seed=seed, options=options)
@@ -53,6 +56,7 @@ class Compared(gymnasium.Wrapper[Any, Any, Any, Any]):
         returned = self.env.step(action)
         if not self.difference:
             self._steps += 1
+            self.has_acted = self.has_acted or bool(np.any(action))
             instance = self._instance
             reward, terminated, truncated = instance.step(np.asarray(action))
             ours = instance.observation, reward, terminated, truncated or self._steps == self._limit

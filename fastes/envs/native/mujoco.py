@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import functools
 import math
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -66,10 +68,16 @@ def robot_in_c(env: Any, data: Any = None) -> _core.NativeInstance:
     """
     kind, model = _kind_of(type(env)), env.model
     data = env.data if data is None else data
+    _refuse_callbacks()
+    _take_errors()
     arrays = {name: getattr(data, name) for name in ("ctrl", "qpos", "qvel", "cfrc_ext")}
     arrays |= {"body_mass": model.body_mass, **_places(kind, env, data)}
     numbers = {name: _number(env, names, usual) for name, (names, usual) in _NUMBERS.items()}
-    numbers |= {"dt": float(env.dt), "timestep": float(model.opt.timestep), "frame_skip": int(env.frame_skip)}
+    numbers |= {
+        "dt": plain("dt", env.dt),
+        "timestep": float(model.opt.timestep),
+        "frame_skip": int(plain("frame_skip", env.frame_skip)),
+    }
     numbers["num_bodies"] = int(model.nbody)
     space = env.action_space
     low, high = (np.ascontiguousarray(bound, dtype=np.float64) for bound in (space.low, space.high))
@@ -94,10 +102,29 @@ def _library() -> ctypes.CDLL:
     import mujoco
 
     folder = Path(mujoco.__file__).parent
-    found = sorted([*folder.glob("libmujoco.so*"), *folder.glob("libmujoco*.dylib"), *folder.glob("**/libmujoco*.dylib")])
-    if not found:
-        raise OSError(f"there is no libmujoco in {folder}")
-    return ctypes.CDLL(str(found[0]))
+    loaded = list[ctypes.CDLL]()
+    for path in {*folder.glob("**/libmujoco.so*"), *folder.glob("**/libmujoco*.dylib")}:
+        with contextlib.suppress(OSError):
+            loaded.append(ctypes.CDLL(str(path), mode=ctypes.DEFAULT_MODE | os.RTLD_NOLOAD))
+    if len(loaded) != 1:
+        raise OSError(f"{len(loaded)} libraries of MuJoCo in {folder} are loaded")
+    return loaded[0]
+
+
+def _refuse_callbacks() -> None:
+    """Raise ValueError if MuJoCo calls functions of Python, whose exceptions nothing would catch."""
+    import mujoco
+
+    for name in ("control", "passive", "sensor", "act_dyn", "act_gain", "act_bias", "contactfilter", "time"):
+        if getattr(mujoco, f"get_mjcb_{name}", lambda: None)() is not None:
+            raise ValueError(f"mjcb_{name} is set")
+
+
+def _take_errors() -> None:
+    """Let an error of MuJoCo end a step in C, and not the process. MuJoCo's package has its own way for Python's calls."""
+    handler = ctypes.c_void_p.in_dll(_library(), "mju_user_error")
+    if not handler.value:
+        handler.value = _core.mujoco_error_handler()
 
 
 def _function(name: str) -> int:
@@ -109,8 +136,15 @@ def _number(env: Any, names: tuple[str, ...], usual: Any) -> Any:
     value = found[0] if found else usual
     if isinstance(usual, tuple):
         low, high = value
-        return float(low), float(high)
-    return bool(value) if isinstance(usual, bool) else float(value)
+        return plain(names[0], low), plain(names[0], high)
+    return plain(names[0], value)
+
+
+def plain(name: str, value: Any) -> float:
+    """Return a number of Python as a float; TypeError for NumPy's, with which it computes in another precision."""
+    if type(value) not in (int, float, bool):
+        raise TypeError(f"{name} is a {type(value).__name__}")
+    return float(value)
 
 
 def _places(kind: str, env: Any, data: Any) -> dict[str, Any]:

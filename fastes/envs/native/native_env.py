@@ -24,6 +24,11 @@ def get_include() -> str:
     return str(_HEADER)
 
 
+def in_library(spec: EnvSpec | None) -> bool:
+    """Return whether a spec makes an environment in C."""
+    return spec is not None and spec.entry_point == f"{NativeEnv.__module__}:{NativeEnv.__name__}"
+
+
 def is_native(env_id: str) -> bool:
     """Return whether an id names an environment in a shared library: PATH.so:NAME."""
     return env_id.rpartition(":")[0].endswith(_ENDINGS)
@@ -37,7 +42,7 @@ def native_spec(place: str, options: Mapping[str, Any]) -> EnvSpec:
         options: Numbers and texts by name.
     """
     path, _, name = place.rpartition(":")
-    kwargs = {"place": f"{os.path.abspath(os.path.expanduser(path))}:{name}", **options}
+    kwargs = {**options, "place": f"{os.path.abspath(os.path.expanduser(path))}:{name}"}
     entry_point = f"{NativeEnv.__module__}:{NativeEnv.__name__}"
     return EnvSpec(f"native/{name}", entry_point=entry_point, kwargs=kwargs, disable_env_checker=True)
 
@@ -67,7 +72,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
             ValueError: It has no fastes_env of this name, or one that cannot be used, or does not take the options.
         """
         path, _, name = place.rpartition(":")
-        library, address = _find(path, name)
+        library, address = _find(os.path.expanduser(path), name)
         self._begin(_core.NativeInstance(address, name, options, library), render_mode)
         self.spec = native_spec(place, options)
 

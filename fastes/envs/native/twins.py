@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from types import CodeType
 from typing import Any, NamedTuple
 
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit
 
 from fastes import _core
 from fastes.envs.layers import layers
-from fastes.envs.native.mujoco import copied_data, is_robot, robot_in_c
+from fastes.envs.native.mujoco import copied_data, is_robot, plain, robot_in_c
 from fastes.envs.native.native_env import NativeEnv
 
 _WATCHING = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics)  # wrappers that change no observation and no reward
@@ -60,8 +61,13 @@ def twin_of(env: Any) -> Twin | str:
     limits = list[int]()
     for layer in layers(env):
         kind = type(layer)
+        if changed := _replaced_in_words(layer):
+            return changed
         if kind is TimeLimit:
-            limits.append(int(layer._max_episode_steps))  # type: ignore[attr-defined]
+            limit = layer._max_episode_steps  # type: ignore[attr-defined]
+            if type(limit) is not int or limit < 1:
+                return f"it ends after {limit!r} steps"
+            limits.append(limit)
         elif kind is NativeEnv:
             limits += [layer.max_episode_steps] if layer.max_episode_steps else []  # type: ignore[attr-defined]
             return Twin(layer.instance, min(limits, default=0), True)  # type: ignore[attr-defined]
@@ -70,14 +76,24 @@ def twin_of(env: Any) -> Twin | str:
             if isinstance(found, str):
                 return found
             return Twin(found, min(limits, default=0), whole=env if is_robot(kind) else None)
-        if changed := _own_methods(layer):
-            return changed
     return f"{env} has no innermost environment"
 
 
-def _own_methods(layer: Any) -> str:
-    own = [name for name, value in vars(layer).items() if callable(value) and hasattr(type(layer), name)]
-    return f"{type(layer).__name__}.{own[0]} was replaced" if own else ""
+def _replaced_in_words(layer: Any) -> str:
+    """Return which method of an object was replaced, in it or in a class of Gymnasium; "" for none."""
+    kind = type(layer)
+    own = [name for name, value in vars(layer).items() if callable(value) and hasattr(kind, name)]
+    for base in kind.__mro__:
+        home = getattr(sys.modules.get(base.__module__), "__file__", None)
+        if base.__module__.startswith("gymnasium."):
+            own += [name for name, member in vars(base).items() if _written_in(member) not in (None, home)]
+    return f"{kind.__name__}.{own[0]} was replaced" if own else ""
+
+
+def _written_in(member: Any) -> str | None:
+    """Return the file of a method or property; None for anything else."""
+    code = getattr(getattr(member, "fget", member), "__code__", None)
+    return code.co_filename if isinstance(code, CodeType) else None
 
 
 def _known(env: Any) -> _core.NativeInstance | str:
@@ -87,8 +103,6 @@ def _known(env: Any) -> _core.NativeInstance | str:
     is_classic = read is not None and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
     if not is_classic and not is_robot(kind):
         return f"{kind.__name__} is not known in C"
-    if changed := _own_methods(env):
-        return changed
     if getattr(env, "render_mode", None) == "human":
         return "it shows itself on a screen"
     try:
@@ -100,7 +114,7 @@ def _known(env: Any) -> _core.NativeInstance | str:
 
 
 def _numbers(*names: str) -> Callable[[Any], dict[str, float]]:
-    return lambda env: {name: float(getattr(env, name)) for name in names}
+    return lambda env: {name: plain(name, getattr(env, name)) for name in names}
 
 
 _POLE = ("gravity", "masspole", "total_mass", "length", "polemass_length", "force_mag", "tau", "x_threshold")
@@ -110,15 +124,21 @@ _LINKS = ("LINK_MASS_1", "LINK_MASS_2", "LINK_LENGTH_1", "LINK_COM_POS_1", "LINK
 def _cartpole(env: Any) -> dict[str, float]:
     more = {"is_euler": env.kinematics_integrator == "euler", "sutton_barto_reward": env._sutton_barto_reward}
     numbers = _numbers(*_POLE, "theta_threshold_radians")(env)
-    return {**numbers, **{name: float(value) for name, value in more.items()}}
+    return {**numbers, **{name: plain(name, value) for name, value in more.items()}}
 
 
 def _acrobot(env: Any) -> dict[str, float]:
     if env.torque_noise_max > 0 or len(env.AVAIL_TORQUE) != 3:
         raise ValueError("noise on the torque, or other torques")
-    torques = {f"torque_{i}": float(torque) for i, torque in enumerate(env.AVAIL_TORQUE)}
+    torques = {f"torque_{i}": plain("AVAIL_TORQUE", torque) for i, torque in enumerate(env.AVAIL_TORQUE)}
     numbers = _numbers("dt", *_LINKS, "MAX_VEL_1", "MAX_VEL_2")(env)
     return {**numbers, **torques, "is_nips": float(env.book_or_nips == "nips")}
+
+
+def _continuous_car(env: Any) -> dict[str, float]:
+    if (env.min_action, env.max_action) != (-1.0, 1.0):
+        raise ValueError(f"actions from {env.min_action} to {env.max_action}")
+    return _numbers(*_HILL, "power")(env)
 
 
 _HILL = ("min_position", "max_position", "max_speed", "goal_position", "goal_velocity")
@@ -128,5 +148,5 @@ _CLASSIC: Mapping[tuple[str, str], Callable[[Any], dict[str, float]]] = {
     (f"{_PLACE}.pendulum", "PendulumEnv"): _numbers("max_speed", "max_torque", "dt", "g", "m", "l"),
     (f"{_PLACE}.acrobot", "AcrobotEnv"): _acrobot,
     (f"{_PLACE}.mountain_car", "MountainCarEnv"): _numbers(*_HILL, "force", "gravity"),
-    (f"{_PLACE}.continuous_mountain_car", "Continuous_MountainCarEnv"): _numbers(*_HILL, "power"),
+    (f"{_PLACE}.continuous_mountain_car", "Continuous_MountainCarEnv"): _continuous_car,
 }

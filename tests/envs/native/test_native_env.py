@@ -20,7 +20,7 @@ from gymnasium.utils.env_checker import check_env
 from native_library import HERE, compiled, needs_compiler
 from training import Result, assert_same_records, theta_of, train
 
-from fastes import FastES, NativeEnv, WorkerError, WorkerTimeout
+from fastes import FastES, FastESError, NativeEnv, WorkerError, WorkerTimeout
 from fastes.envs.native import native_env
 
 pytestmark = needs_compiler
@@ -61,6 +61,44 @@ def test_it_is_an_environment_of_gymnasium(walk: str) -> None:
     env.close()
     with pytest.raises(ValueError, match="closed"):
         env.step(env.action_space.sample())
+
+
+def test_a_closed_one_does_nothing_more(walk: str) -> None:
+    env = NativeEnv(walk, render_mode="rgb_array")
+    env.reset(seed=0)
+    env.close()
+    env.close()
+    for call in (env.render, env.instance.info, lambda: env.reset(seed=0)):
+        with pytest.raises(ValueError, match="is closed"):
+            call()
+
+
+def test_a_handler_that_closes_a_playing_one_ends_its_episode(library: str) -> None:
+    model = FastES(f"{library}:Endless", n_workers=0, max_episode_steps=-1, **SETTINGS)
+    before = signal.signal(signal.SIGALRM, lambda *_: model.close())
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(FastESError, match="closed"):
+            model.learn(10**9)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_choices_are_checked(tmp_path: Path) -> None:
+    with NativeEnv(f"{compiled(CARTPOLE, tmp_path)}:CartPole") as env:
+        env.reset(seed=0)
+        with pytest.raises(ValueError, match="the action is 2: expected 0 to 1"):
+            env.step(2)
+
+
+def test_a_replaced_method_counts(walk: str) -> None:
+    def shaped() -> Any:
+        env = NativeEnv(walk)
+        before = env.step
+        env.step = lambda action: (before(action)[0], 1.0, *before(action)[2:])  # type: ignore[method-assign]
+        return env
+
+    assert train(shaped, 1, 0, **SETTINGS).records[-1].return_mean == 20.0  # it steps twice, 40 times in all
 
 
 def test_its_limit_truncates(library: str) -> None:

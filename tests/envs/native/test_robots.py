@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import gymnasium
+import gymnasium.envs.mujoco
 import numpy as np
 import pytest
 from training import Result, assert_same, train
@@ -13,7 +17,7 @@ from fastes import FastES
 from fastes.envs.native.twins import Twin, twin_of
 from fastes.rollout.native_episodes import Compared
 
-pytest.importorskip("mujoco")
+mujoco = pytest.importorskip("mujoco")
 
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("HalfCheetah-v5", {}),
@@ -114,10 +118,47 @@ def test_what_may_be_another_task_steps_in_python() -> None:
 def test_another_version_of_gymnasium_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
 
-    before = HopperEnv._get_obs
-    monkeypatch.setattr(HopperEnv, "_get_obs", lambda self: before(self) * 2.0)
-    with pytest.warns(RuntimeWarning, match=r"observation\[\d+\] after reset|observation\[\d+\] in step 1 is"):
+    before = HopperEnv.control_cost
+
+    def control_cost(self: Any, action: Any) -> Any:
+        return before(self, action) + 1.0
+
+    code = control_cost.__code__.replace(co_filename=before.__code__.co_filename)  # of another version, and not replaced
+    as_of_gymnasium = FunctionType(code, globals(), "control_cost", None, control_cost.__closure__)
+    monkeypatch.setattr(HopperEnv, "control_cost", as_of_gymnasium)
+    with pytest.warns(RuntimeWarning, match="reward in step 1 is"):
         train("Hopper-v5", 1, 0, **SETTINGS)
+
+
+def test_an_error_of_mujoco_ends_the_episode_and_not_the_process(tmp_path: Path) -> None:
+    """With too little memory a contact is an error, which MuJoCo itself ends the process for."""
+    usual = Path(gymnasium.envs.mujoco.__file__).parent / "assets" / "hopper.xml"
+    scarce = tmp_path / "hopper.xml"
+    scarce.write_text(usual.read_text().replace("<worldbody>", "<size memory='4K'/><worldbody>", 1))
+    found = twin_of(made("Hopper-v5", xml_file=str(scarce)))
+    assert isinstance(found, Twin)
+    found.begin(0)
+    steps = (found.instance.step(np.ones(3, np.float32)) for _ in range(300))
+    with pytest.raises(RuntimeError, match="HopperEnv: step returned 1: mj_stackAlloc"):
+        list(steps)
+
+
+def test_callbacks_of_mujoco_mean_python() -> None:
+    env = made("Hopper-v5")
+    mujoco.set_mjcb_passive(lambda *_: None)
+    try:
+        assert "mjcb_passive is set" in str(twin_of(env))
+    finally:
+        mujoco.set_mjcb_passive(None)
+
+
+def test_a_circle_of_references_is_freed() -> None:
+    """The collector clears what a robot in C is made of before it frees that itself."""
+    for _ in range(20):
+        circle: list[Any] = [twin_of(made("Hopper-v5"))]
+        circle.append(circle)
+    del circle
+    gc.collect()
 
 
 def test_constants_that_are_set_later_count() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import gymnasium
@@ -13,7 +15,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit, TransformReward
 from training import Result, assert_same, train
 
-from fastes import FastES
+from fastes import CallablePolicy, FastES
 from fastes.envs.native.twins import Twin, twin_of
 from fastes.rollout.native_episodes import Compared
 
@@ -43,7 +45,7 @@ def actions_for(space: Any, seed: int) -> Callable[[Any], Any]:
 
     def act(observation: Any) -> Any:
         if seed % 3 == 2:
-            faster = observation[-1] > 0
+            faster = observation[-1] >= 0
             return (
                 int(faster) * (int(space.n) - 1)
                 if isinstance(space, spaces.Discrete)
@@ -143,9 +145,80 @@ def test_wrappers_that_watch_change_nothing() -> None:
     compare(env, range(5))
 
 
-@pytest.mark.parametrize("n_workers", [0, 1])
-def test_another_version_of_gymnasium_is_noticed(n_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One whose step does something else, in this process and, by value, in workers."""
+def as_of(method: Any, function: Any) -> Any:
+    """The function as if it stood in the file of a method: another version, and not one that was put in its place."""
+    code = function.__code__.replace(co_filename=method.__code__.co_filename)
+    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+
+
+def test_a_method_that_was_put_into_a_class_means_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may differ where the first episodes do not come."""
+    monkeypatch.setattr(CartPoleEnv, "reset", lambda self, **_: (np.zeros(4, np.float32), {}))
+    assert "reset was replaced" in str(twin_of(gymnasium.make("CartPole-v1", disable_env_checker=True)))
+
+
+@pytest.mark.parametrize(
+    ("env_id", "name", "value", "words"),
+    [
+        ("CartPole-v1", "gravity", np.float64(9.8), "float64"),
+        ("MountainCarContinuous-v0", "max_action", 0.5, "actions from -1.0 to 0.5"),
+        ("Acrobot-v1", "torque_noise_max", 1.0, "noise"),
+    ],
+)
+def test_a_constant_that_c_does_not_know_means_python(env_id: str, name: str, value: Any, words: str) -> None:
+    env = gymnasium.make(env_id, disable_env_checker=True)
+    setattr(env.unwrapped, name, value)
+    assert words in str(twin_of(env))
+
+
+@pytest.mark.parametrize("limit", [float("inf"), 0, None])
+def test_a_limit_that_is_no_number_of_steps_means_python(limit: Any) -> None:
+    env = gymnasium.make("CartPole-v1", disable_env_checker=True)
+    env._max_episode_steps = limit  # type: ignore[attr-defined]
+    assert "it ends after" in str(twin_of(env))
+
+
+def test_another_action_space_means_python() -> None:
+    env = gymnasium.make("CartPole-v1", disable_env_checker=True)
+    env.unwrapped.action_space = spaces.Discrete(2, start=0)
+    with FastES(lambda: env, n_workers=0, native="on", **SETTINGS) as model:
+        model.learn(20)
+    env.unwrapped.action_space = spaces.Discrete(5)
+    with FastES(lambda: env, n_workers=0, native="on", **SETTINGS) as model, pytest.raises(ValueError, match="its spaces"):
+        model.learn(20)
+
+
+def test_a_policy_in_python_steps_in_python() -> None:
+    policy = CallablePolicy(lambda theta, observation: int(theta @ observation > 0), 4)
+    with (
+        FastES("CartPole-v1", policy, n_workers=0, native="on", **SETTINGS) as model,
+        pytest.raises(ValueError, match="its policy"),
+    ):
+        model.learn(20)
+
+
+def test_the_callers_random_state_is_kept() -> None:
+    with FastES("CartPole-v1", n_workers=0, **SETTINGS) as model:
+        model.learn(200)
+        before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+        model.get_env().set_attr("gravity", 5.0)  # both are compared anew
+        model.learn(200, reset_num_timesteps=False)
+        assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002
+
+
+@pytest.mark.parametrize(
+    "changed", [{"max_position": 0.45}, {"max_speed": 0.03, "goal_velocity": 0.03}, {"goal_position": 0.3}]
+)
+def test_the_goal_of_the_continuous_car_is_compared_as_numpy_does(changed: dict[str, float]) -> None:
+    """A float32 with a float32, and a constant with a constant."""
+    env = gymnasium.make("MountainCarContinuous-v0", disable_env_checker=True)
+    for name, value in {"power": 0.004, **changed}.items():
+        setattr(env.unwrapped, name, value)
+    assert compare(env, range(2, 30, 3))
+
+
+def test_another_version_of_gymnasium_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose step does something else."""
     before = CartPoleEnv.step
 
     def step(self: Any, action: Any) -> Any:
@@ -153,9 +226,9 @@ def test_another_version_of_gymnasium_is_noticed(n_workers: int, monkeypatch: py
         return (observation, 2.0 * float(reward), *rest)
 
     off = train("CartPole-v1", 2, 0, **SETTINGS, native="off")
-    monkeypatch.setattr(CartPoleEnv, "step", step)
+    monkeypatch.setattr(CartPoleEnv, "step", as_of(before, step))
     with pytest.warns(RuntimeWarning, match="reward in step 1 is 1.0 in C and 2.0 in Python"):
-        auto = train("CartPole-v1", 2, n_workers, **SETTINGS)
+        auto = train("CartPole-v1", 2, 0, **SETTINGS)
     assert auto.records[-1].return_mean == 2 * off.records[-1].return_mean
 
 
