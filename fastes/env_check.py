@@ -14,6 +14,7 @@ import numpy.typing as npt
 from gymnasium.utils.env_checker import check_env as check_by_gymnasium
 
 from fastes.envs.closing import close_env
+from fastes.envs.native.twins import Twin, twin_of
 from fastes.envs.source import EnvArgument, EnvSource, make_env_source
 from fastes.errors import WorkerError, check_int, summary_of
 from fastes.es.schedules import make_schedule
@@ -30,6 +31,7 @@ from fastes.reports.task_in_words import (
     space_in_words,
 )
 from fastes.rollout.episode import EpisodeSettings
+from fastes.rollout.native_episodes import Compared, difference_in_words
 from fastes.rollout.random_episodes import RandomEpisodes, Repeated, play_random, play_twice
 from fastes.rollout.random_state import global_random_kept
 from fastes.setting_fields import checked_number
@@ -39,6 +41,7 @@ ERROR, WARNING = "error", "warning"
 _GRIDS = ((8, 5), (4, 3), (2, 2))  # random policies, and episodes of each: the first that there is time for
 _FEW = 5  # random episodes, from which little can be said
 _NOISY = 3.0  # times that returns of one policy may differ more than those of several
+_COMPARED = 5  # episodes that an environment in Python and its twin in C play
 _FIRST_SEED = 1000  # of the environment
 
 
@@ -294,7 +297,7 @@ def _played(
         check = check._replace(random_episodes=played)
         if played.seconds / max(int(played.lengths.sum()), 1) * int(played.lengths.max()) < seconds:
             check = check._replace(repeated=play_twice(env, _FIRST_SEED, limit))
-        faults = list(_said_by_gymnasium(env))
+        faults = [*_differences_in_c(env, seeds[:_COMPARED], limit, seconds), *_said_by_gymnasium(env)]
     except Exception as error:  # an environment may raise anything
         return check, [Finding(ERROR, f"an episode of random actions raised {_said(error)}")]
     finally:
@@ -305,6 +308,16 @@ def _played(
             return check._replace(policies=_play_policies(model, played, limit, seconds)), faults
     except Exception as error:
         return check, [Finding(ERROR, f"an episode of a random policy raised {_said(error)}"), *faults]
+
+
+def _differences_in_c(env: Any, seeds: range, limit: int, seconds: float) -> Iterator[Finding]:
+    """Yield the first difference between an environment and its twin in C, over episodes of random actions."""
+    found = twin_of(env)
+    if isinstance(found, Twin) and not found.is_same:
+        both = Compared(env, found)
+        play_random(both, seeds, limit, seconds)
+        if both.difference:
+            yield Finding(WARNING, difference_in_words(getattr(env.spec, "id", str(env)), both.difference))
 
 
 def _play_policies(model: FastES, played: RandomEpisodes, limit: int, seconds: float) -> PolicyEpisodes:

@@ -15,7 +15,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit, TransformReward
 from training import Result, assert_same, train
 
-from fastes import CallablePolicy, FastES
+from fastes import CallablePolicy, FastES, check_env
 from fastes.envs.native.twins import Twin, twin_of
 from fastes.rollout.native_episodes import Compared
 
@@ -229,6 +229,8 @@ def test_another_version_of_gymnasium_is_noticed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(CartPoleEnv, "step", as_of(before, step))
     with pytest.warns(RuntimeWarning, match="reward in step 1 is 1.0 in C and 2.0 in Python"):
         auto = train("CartPole-v1", 2, 0, **SETTINGS)
+    (finding,) = check_env("CartPole-v1", episodes=3, seconds=1.0).findings
+    assert "reward in step 1 is 1.0 in C and 2.0 in Python" in finding.text
     assert auto.records[-1].return_mean == 2 * off.records[-1].return_mean
 
 
