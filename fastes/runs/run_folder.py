@@ -31,6 +31,7 @@ from fastes.runs.run_config import CONFIG, CURVE, FINAL_SELECTION, NOTES, PROGRE
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
 from fastes.system.console import fill_standard_descriptors, losses
 from fastes.system.forks import tell_of_forks
+from fastes.system.interrupts import interrupts_wait
 from fastes.training.evaluation import Evaluation
 from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
@@ -280,8 +281,9 @@ class RunFolder(Callback):
         if self._best is not None:
             write_checkpoint(self.path / BEST, self._best)
             self._best = None
-        model.save(self.path / CHECKPOINT)
-        self.saved_timesteps = model.num_timesteps
+        with interrupts_wait():  # one between the two would leave the number of an older file
+            model.save(self.path / CHECKPOINT)
+            self.saved_timesteps = model.num_timesteps
 
     def save_somewhere(self, model: Model) -> Path:
         """`save` at the end. If that fails, the checkpoint goes to the first other folder that takes it.
