@@ -30,7 +30,8 @@ PYTHON = Python(Path("python3.12"), "312", GNU.triplet)
 NAME = "fastes-0.1.0-cp312-cp312-manylinux_2_17_x86_64.whl"
 CORE = "fastes/_core.cpython-312-x86_64-linux-gnu.so"
 INFO = "fastes-0.1.0.dist-info"
-CONTENTS = {CORE, "fastes/__init__.py", "fastes/_core.pyi", "fastes/py.typed", f"{INFO}/METADATA", f"{INFO}/licenses/LICENSE"}
+CONTENTS = {CORE, f"{INFO}/METADATA", f"{INFO}/licenses/LICENSE", "fastes/include/fastes_env.h"}
+CONTENTS |= {"fastes/__init__.py", "fastes/_core.pyi", "fastes/py.typed"}
 
 
 def wheel_of(folder: Path, names: set[str], name: str = NAME) -> Path:
