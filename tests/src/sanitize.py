@@ -32,7 +32,16 @@ MEMORY = [
 THREADS = ["-fsanitize=thread", "-fno-omit-frame-pointer", "-g", "-O2", "-std=gnu11", "-pthread"]
 
 # A switch that leaves out a kind is an error, and so is whatever else the compiler finds odd.
-WARNINGS = ["-std=gnu11", "-Wall", "-Wextra", "-Wswitch-enum", "-Werror", "-Wno-psabi", "-Wno-unknown-pragmas"]
+WARNINGS = [
+    f"-I{ROOT / 'fastes' / 'include'}",
+    "-std=gnu11",
+    "-Wall",
+    "-Wextra",
+    "-Wswitch-enum",
+    "-Werror",
+    "-Wno-psabi",
+    "-Wno-unknown-pragmas",
+]
 FORGOTTEN = """
 typedef enum { ONE, OTHER } kind;
 int taken_for_the_other(kind k) { switch (k) { case ONE: return 1; default: return 2; } }
