@@ -244,7 +244,10 @@ except KeyboardInterrupt:
 def test_ctrl_c_gets_through(library: str, n_workers: str) -> None:
     """In the middle of an episode that takes hours: a million steps of 10 ms."""
     started = subprocess.Popen(
-        [sys.executable, "-c", _SCRIPT, f"{library}:Endless", n_workers], stdout=subprocess.PIPE, text=True, process_group=0
+        [sys.executable, "-c", _SCRIPT, f"{library}:Endless", n_workers],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert started.stdout is not None
     assert started.stdout.readline() == "begins\n"

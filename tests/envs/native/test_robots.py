@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from pathlib import Path
 from types import FunctionType
@@ -133,14 +134,22 @@ def test_another_version_of_gymnasium_is_noticed(monkeypatch: pytest.MonkeyPatch
 def test_an_error_of_mujoco_ends_the_episode_and_not_the_process(tmp_path: Path) -> None:
     """With too little memory a contact is an error, which MuJoCo itself ends the process for."""
     usual = Path(gymnasium.envs.mujoco.__file__).parent / "assets" / "hopper.xml"
-    scarce = tmp_path / "hopper.xml"
-    scarce.write_text(usual.read_text().replace("<worldbody>", "<size memory='4K'/><worldbody>", 1))
-    found = twin_of(made("Hopper-v5", xml_file=str(scarce)))
-    assert isinstance(found, Twin)
-    found.begin(0)
-    steps = (found.instance.step(np.ones(3, np.float32)) for _ in range(300))
-    with pytest.raises(RuntimeError, match="HopperEnv: step returned 1: mj_stackAlloc"):
-        list(steps)
+    said = list[str]()
+    for kilobytes in range(4, 40, 2):  # versions of MuJoCo differ in what a reset needs
+        scarce = tmp_path / f"hopper{kilobytes}.xml"
+        scarce.write_text(usual.read_text().replace("<worldbody>", f"<size memory='{kilobytes}K'/><worldbody>", 1))
+        with contextlib.suppress(ValueError, mujoco.FatalError):
+            found = twin_of(made("Hopper-v5", xml_file=str(scarce)))
+            assert isinstance(found, Twin)
+            found.begin(0)
+            try:
+                for _ in range(300):
+                    found.instance.step(np.ones(3, np.float32))
+            except RuntimeError as error:
+                said.append(str(error))
+    if not said:
+        pytest.skip("this version of MuJoCo needs more memory for a reset than for a step")
+    assert all("HopperEnv: step returned 1: mj_stackAlloc" in each for each in said)
 
 
 def test_callbacks_of_mujoco_mean_python() -> None:
