@@ -1,7 +1,6 @@
 /* Gymnasium's classic control in C, with the same bits: the same operations in the same order and precision as its classes do them under
  * NumPy 2. Constants are options, which FastES reads off a Gymnasium environment. sin and cos are NumPy's own loops, or libm's as there. */
 #include "native_episode.h"
-#include "mujoco_tasks.h"
 #include "numpy_random.h"
 #include <string.h>
 
@@ -9,15 +8,9 @@
 
 fastes_numpy_math fastes_math;
 
-static void call_each(const fastes_ufunc_loop *f, double *x, double *y, intptr_t count) {
-    char *arguments[2] = {(char *)x, (char *)y};
-    const intptr_t strides[2] = {sizeof *x, sizeof *y};
-    f->loop(arguments, &count, strides, f->data);
-}
-
 static double call(const fastes_ufunc_loop *f, double x) {
     double y;
-    call_each(f, &x, &y, 1);
+    fastes_call_loop(f, &x, &y, 1);
     return y;
 }
 
@@ -29,10 +22,8 @@ static float callf(const fastes_ufunc_loop *f, float x) {
     return y;
 }
 
-/* x ** 2 of Python and of NumPy's scalars is pow, which is not always x * x, as the compiler would have it. */
 double (*volatile fastes_power)(double, double) = pow;
 static float (*volatile powerf)(float, float) = powf;
-static double squared(double x) { return fastes_power(x, 2.0); }
 
 static double np_sin(double x) { return call(&fastes_math.sin, x); }
 static double np_cos(double x) { return call(&fastes_math.cos, x); }
@@ -134,7 +125,7 @@ static int pendulum_make(void *state, const fastes_option *options, int32_t num_
     pendulum *s = state;
     *s = usual;
     if (take(state, pendulum_names, options, num_options)) return 1;
-    s->pull = 3.0 / (s->m * squared(s->l));
+    s->pull = 3.0 / (s->m * fastes_squared(s->l));
     return 0;
 }
 
@@ -161,7 +152,7 @@ static int pendulum_step(void *state, const void *action, void *observation, dou
     double turn = fmod(s->theta + PI, 2 * PI);
     if (turn < 0) turn += 2 * PI;
     double angle = turn - PI;
-    *reward = -(squared(angle) + 0.1 * squared(s->theta_dot) + (double)(0.001f * powerf(u, 2.0f)));
+    *reward = -(fastes_squared(angle) + 0.1 * fastes_squared(s->theta_dot) + (double)(0.001f * powerf(u, 2.0f)));
     double falls = 3 * s->g / (2 * s->l) * np_sin(s->theta);
     double faster = s->theta_dot + (falls + (double)((float)s->pull * u)) * s->dt;
     s->theta_dot = within(faster, -s->max_speed, s->max_speed);
@@ -186,9 +177,9 @@ static int acrobot_make(void *state, const fastes_option *options, int32_t num_o
     acrobot *p = state;
     *p = usual;
     if (take(state, acrobot_names, options, num_options)) return 1;
-    p->l1_squared = squared(p->l1);
-    p->lc1_squared = squared(p->lc1);
-    p->lc2_squared = squared(p->lc2);
+    p->l1_squared = fastes_squared(p->l1);
+    p->lc1_squared = fastes_squared(p->lc1);
+    p->lc2_squared = fastes_squared(p->lc2);
     return 0;
 }
 
@@ -210,15 +201,15 @@ static int acrobot_reset(void *state, fastes_random *random, void *observation) 
 static void acrobot_move(const acrobot *p, const double *y, double torque, double *dy) {
     const double g = 9.8, m1 = p->m1, m2 = p->m2, l1 = p->l1, lc1 = p->lc1, lc2 = p->lc2, i1 = p->inertia, i2 = p->inertia;
     double of[3] = {y[1], y[0] + y[1] - PI / 2.0, y[0] - PI / 2}, cosines[3];
-    call_each(&fastes_math.cos, of, cosines, 3);
+    fastes_call_loop(&fastes_math.cos, of, cosines, 3);
     double cos2 = cosines[0], sin2 = np_sin(y[1]);
     double d1 = m1 * p->lc1_squared + m2 * (p->l1_squared + p->lc2_squared + 2 * l1 * lc2 * cos2) + i1 + i2;
     double d2 = m2 * (p->lc2_squared + l1 * lc2 * cos2) + i2;
     double phi2 = m2 * lc2 * g * cosines[1];
-    double phi1 = -m2 * l1 * lc2 * squared(y[3]) * sin2 - 2 * m2 * l1 * lc2 * y[3] * y[2] * sin2 +
+    double phi1 = -m2 * l1 * lc2 * fastes_squared(y[3]) * sin2 - 2 * m2 * l1 * lc2 * y[3] * y[2] * sin2 +
                   (m1 * lc1 + m2 * l1) * g * cosines[2] + phi2;
-    double below = m2 * p->lc2_squared + i2 - squared(d2) / d1, above = torque + d2 / d1 * phi1;
-    if (p->is_nips == 0) above = above - m2 * l1 * lc2 * squared(y[2]) * sin2;
+    double below = m2 * p->lc2_squared + i2 - fastes_squared(d2) / d1, above = torque + d2 / d1 * phi1;
+    if (p->is_nips == 0) above = above - m2 * l1 * lc2 * fastes_squared(y[2]) * sin2;
     dy[0] = y[2];
     dy[1] = y[3];
     dy[3] = (above - phi2) / below;
@@ -250,8 +241,8 @@ static int acrobot_step(void *state, const void *action, void *observation, doub
     s[2] = within(s[2], -p->most_1, p->most_1);
     s[3] = within(s[3], -p->most_2, p->most_2);
     double of[3] = {s[0], s[1] + s[0], s[1]}, cosines[3], sines[2];
-    call_each(&fastes_math.cos, of, cosines, 3);
-    call_each(&fastes_math.sin, s, sines, 2);
+    fastes_call_loop(&fastes_math.cos, of, cosines, 3);
+    fastes_call_loop(&fastes_math.sin, s, sines, 2);
     *terminated = -cosines[0] - cosines[1] > 1.0;
     *reward = *terminated ? 0.0 : -1.0;
     seen[0] = (float)cosines[0];
@@ -351,7 +342,7 @@ static int continuous_car_step(void *state, const void *action, void *observatio
         seen[0] = position.value;
         seen[1] = velocity.value;
     }
-    *reward = (*terminated ? 100.0 : 0.0) - squared(force) * 0.1;
+    *reward = (*terminated ? 100.0 : 0.0) - fastes_squared(force) * 0.1;
     s->position = seen[0];
     s->velocity = seen[1];
     return 0;

@@ -107,13 +107,9 @@ static void observe(const mujoco_task *t, double *seen) {
         case MUJOCO_LESS:
             for (int64_t k = 0; k < n; k++) seen[k] = x[k] - part->less[k];
             break;
-        case MUJOCO_SIN: case MUJOCO_COS: {
-            const fastes_ufunc_loop *f = part->as == MUJOCO_SIN ? &fastes_math.sin : &fastes_math.cos;
-            char *arguments[2] = {(char *)x, (char *)seen};
-            const intptr_t count = (intptr_t)n, strides[2] = {sizeof *x, sizeof *seen};
-            f->loop(arguments, &count, strides, f->data);
+        case MUJOCO_SIN: case MUJOCO_COS:
+            fastes_call_loop(part->as == MUJOCO_SIN ? &fastes_math.sin : &fastes_math.cos, x, seen, (intptr_t)n);
             break;
-        }
         }
         seen += n;
     }
@@ -194,8 +190,8 @@ static int step(void *state, const void *action, void *observation, double *rewa
     case MUJOCO_DOUBLE_PENDULUM: {
         double x = t->first[0], y = t->first[2];
         *terminated = y <= 1;
-        double apart = 0.01 * fastes_power(x, 2.0) + fastes_power(y - 2, 2.0);
-        double moves = 1e-3 * fastes_power(t->qvel[1], 2.0) + 5e-3 * fastes_power(t->qvel[2], 2.0);
+        double apart = 0.01 * fastes_squared(x) + fastes_squared(y - 2);
+        double moves = 1e-3 * fastes_squared(t->qvel[1]) + 5e-3 * fastes_squared(t->qvel[2]);
         *reward = (*terminated ? 0.0 : t->healthy_reward) - apart - moves;
         break;
     }

@@ -50,9 +50,6 @@ typedef struct {
 /* For MuJoCo's mju_user_error: ends a step with an error, which the environment's `error` tells. */
 void (*fastes_mujoco_error_handler(void))(const char *);
 
-/* Libm's pow, which is what x ** 2 is in Python. */
-extern double (*volatile fastes_power)(double, double);
-
 /* Fills the definition of such an environment, whose state is a mujoco_task. Gymnasium resets it. */
 void fastes_take_mujoco_task(fastes_env *env, int64_t num_values, int64_t num_actions, const double *lows, const double *highs);
 

@@ -8,7 +8,6 @@ cdef extern from "numpy/ufuncobject.h":
         const char *types
 
 NATIVE_DTYPES = {FASTES_FLOAT64: "float64", FASTES_FLOAT32: "float32", FASTES_UINT8: "uint8", FASTES_INT64: "int64"}
-NATIVE_VERSION = FASTES_ENV_VERSION
 
 
 cdef int take_loop(fastes_ufunc_loop *into, ufunc, int number) except -1:

@@ -50,4 +50,15 @@ typedef struct {
 typedef struct { fastes_ufunc_loop sin, cos, sinf, cosf; } fastes_numpy_math;
 extern fastes_numpy_math fastes_math;
 
+/* y (count,) = the function of x (count,), both float64. */
+static inline void fastes_call_loop(const fastes_ufunc_loop *f, const double *x, double *y, intptr_t count) {
+    char *arguments[2] = {(char *)x, (char *)y};
+    const intptr_t strides[2] = {sizeof *x, sizeof *y};
+    f->loop(arguments, &count, strides, f->data);
+}
+
+/* x ** 2 of Python and of NumPy's scalars: libm's pow, which is not always x * x, as the compiler would have it. */
+extern double (*volatile fastes_power)(double, double);
+static inline double fastes_squared(double x) { return fastes_power(x, 2.0); }
+
 #endif

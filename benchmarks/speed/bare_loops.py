@@ -40,6 +40,14 @@ class Candidates(NamedTuple):
     random: bool
 
 
+def candidates_of(model: FastES, sigma: float, random: bool = False) -> Candidates:
+    """A model's candidates as they are now."""
+    settings, statistics = model.settings, model.normalizer
+    normalizer = (statistics.mean, 1.0 / statistics.std, statistics.clip) if settings.normalize_obs else None
+    episode, _ = model.training.episode_settings()
+    return Candidates(model.theta, sigma, normalizer, episode, random)
+
+
 class Replay(NamedTuple):
     """Steps of one process, its wall seconds, and how many of them went into env.reset."""
 
@@ -135,10 +143,7 @@ class BareLoops:
 
     def measure(self, model: FastES, sigma: float, seconds: float, random: bool) -> BareRate:
         """Record episodes of the model's candidates as they are now, then replay them in all processes at once."""
-        settings, statistics = model.settings, model.normalizer
-        normalizer = (statistics.mean, 1.0 / statistics.std, statistics.clip) if settings.normalize_obs else None
-        episode, _ = model.training.episode_settings()
-        self._ask(Candidates(model.theta, sigma, normalizer, episode, random))
+        self._ask(candidates_of(model, sigma, random))
         results: list[Replay] = self._ask(seconds)
         return BareRate(
             sum(r.steps / r.seconds for r in results),

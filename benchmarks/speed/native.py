@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ import mujoco.rollout
 import numpy as np
 
 from benchmarks.machine import describe
-from benchmarks.speed.timing import median_ratio
+from benchmarks.speed.bare_loops import candidates_of, record
+from benchmarks.speed.throughput import StopAfter
 from benchmarks.tables import against_aim, markdown_table, median_and_range
-from fastes import Callback, FastES, get_include
+from fastes import FastES, get_include
 from fastes.settings.preset_loader import preset_for
-from fastes.training.record import Record
 
 # environment -> share of MuJoCo's own speed that training is meant to reach
 PHYSICS_AIMS = {
@@ -51,22 +52,19 @@ def check_same(env: str) -> None:
     assert thetas[0] == thetas[1], f"{env}: parameters differ between C and Python"
 
 
-class LastSigma(Callback):
-    """Ends training with the generation in which the time is up, and keeps that one's sigma."""
-
-    def __init__(self, seconds: float) -> None:
-        self.end, self.sigma = time.perf_counter() + seconds, 0.0
-
-    def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
-        self.sigma = record.sigma
-        return time.perf_counter() < self.end
-
-
 def rate(model: FastES, seconds: float) -> tuple[float, float]:
     """Train on for some seconds; return the environment steps per CPU second, evaluations included, and the last sigma."""
-    before, started, last = model.num_timesteps + model.eval_timesteps, time.process_time(), LastSigma(seconds)
-    model.learn(10**12, last, reset_num_timesteps=False)
-    return (model.num_timesteps + model.eval_timesteps - before) / (time.process_time() - started), last.sigma
+    before, started, stop = model.num_timesteps + model.eval_timesteps, time.process_time(), StopAfter(seconds)
+    model.learn(10**12, stop, reset_num_timesteps=False)
+    steps = model.num_timesteps + model.eval_timesteps - before
+    return steps / (time.process_time() - started), stop.records[-1].sigma
+
+
+def table_row(name: str, pairs: Sequence[tuple[float, float]], aim: float) -> list[str]:
+    """The row of a name. pairs: steps per second of training in C, and of the baseline. aim: of the ratio; 0 for none."""
+    ratios = [ours / baseline for ours, baseline in pairs]
+    rates = (f"{np.median(rates):,.0f}" for rates in zip(*pairs, strict=True))
+    return [name, *rates, median_and_range(ratios), against_aim(statistics.median(ratios), aim) if aim else ""]
 
 
 def compare(env: str, seconds: float, repeats: int) -> list[str]:
@@ -76,41 +74,23 @@ def compare(env: str, seconds: float, repeats: int) -> list[str]:
         for model in (in_c, in_python):
             rate(model, 2 * seconds)  # its policy is trained then, and its episodes are long
         pairs = [(rate(in_c, seconds)[0], rate(in_python, seconds)[0]) for _ in range(repeats)]
-    ratios = [a / b for a, b in pairs]
-    aim = against_aim(float(np.median(ratios)), AIMS[env]) if AIMS[env] else ""
-    return [env, *(f"{np.median(rates):,.0f}" for rates in zip(*pairs, strict=True)), median_and_range(ratios), aim]
+    return table_row(env, pairs, AIMS[env])
 
 
 class Physics:
     """Episodes of a model's candidates as MuJoCo replays them in C: the same controls from the same states, nothing else."""
 
-    def __init__(self, model: FastES, sigma: float, steps: int = 4000) -> None:
-        self._env = model.source()
-        inner: Any = self._env.unwrapped
+    def __init__(self, model: FastES, sigma: float) -> None:
+        env = model.source()
+        inner: Any = env.unwrapped
         self._model, self._data, self._skip = inner.model, mujoco.MjData(inner.model), inner.frame_skip
         self._episodes: list[tuple[Any, Any]] = []
-        size = mujoco.mj_stateSize(inner.model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
-        random = np.random.default_rng(0)
-        longest = model.training.episode_settings()[0].max_steps
-        while self.steps < steps:
-            theta = model.theta + np.float32(sigma) * random.standard_normal(model.num_params, dtype=np.float32)
-            acting = model.training.spec.make_actor()
-            acting.parameters[:] = theta
-            if model.settings.normalize_obs:
-                acting.set_normalizer(model.normalizer.mean, 1.0 / model.normalizer.std, model.normalizer.clip)
-            acting.begin_episode()
-            observation, _ = self._env.reset(seed=int(random.integers(2**31)))
-            state, actions, over = np.empty(size), list[Any](), False
-            mujoco.mj_getState(inner.model, inner.data, state, mujoco.mjtState.mjSTATE_FULLPHYSICS)
-            while not over and len(actions) < longest:
-                actions.append(acting.act(observation))
-                observation, _, *ends, _ = self._env.step(actions[-1])
-                over = any(ends)
+        every = mujoco.mjtState.mjSTATE_FULLPHYSICS
+        for seed, actions in record(env, model.policy_spec, candidates_of(model, sigma), 0):
+            env.reset(seed=seed)
+            state = np.empty(mujoco.mj_stateSize(inner.model, every))
+            mujoco.mj_getState(inner.model, inner.data, state, every)
             self._episodes.append((state, np.repeat(np.array(actions, dtype=np.float64), self._skip, axis=0)))
-
-    @property
-    def steps(self) -> int:
-        return sum(len(controls) // self._skip for _, controls in self._episodes)
 
     def rate(self, seconds: float) -> float:
         """Replay for some seconds; return the environment steps per CPU second."""
@@ -118,7 +98,7 @@ class Physics:
         while time.perf_counter() - began < seconds:
             for state, controls in self._episodes:
                 mujoco.rollout.rollout(self._model, self._data, state[None], controls[None])
-            steps += self.steps
+                steps += len(controls) // self._skip
         return steps / (time.process_time() - started)
 
 
@@ -130,11 +110,9 @@ def over_physics(env: str, seconds: float, repeats: int) -> list[str]:
         rate(model, 2 * seconds)
         pairs = []
         for _ in range(repeats):
-            one, sigma = rate(model, seconds)
-            pairs.append((one, Physics(model, sigma).rate(seconds)))
-    ratios = [a / b for a, b in pairs]
-    rates = (f"{np.median(rates):,.0f}" for rates in zip(*pairs, strict=True))
-    return [env, *rates, median_and_range(ratios), against_aim(float(np.median(ratios)), PHYSICS_AIMS[env])]
+            ours, sigma = rate(model, seconds)
+            pairs.append((ours, Physics(model, sigma).rate(seconds)))
+    return table_row(env, pairs, PHYSICS_AIMS[env])
 
 
 def compile_bare(folder: str) -> tuple[Callable[..., int], str]:
@@ -162,9 +140,7 @@ def over_bare(seconds: float, repeats: int) -> list[str]:
                 one, started = rate(model, seconds)[0], time.process_time()
                 steps = loop(ctypes.c_int64(int(seconds * 10_000)), *given)
                 pairs.append((one, steps / (time.process_time() - started)))
-    ratio = median_ratio(*zip(*pairs, strict=True))
-    rates = (f"{np.median(rates):,.0f}" for rates in zip(*pairs, strict=True))
-    return ["CartPole, bare loop", *rates, median_and_range([a / b for a, b in pairs]), against_aim(ratio, BARE_AIM)]
+    return table_row("CartPole, bare loop", pairs, BARE_AIM)
 
 
 def main() -> None:
@@ -176,7 +152,7 @@ def main() -> None:
     rows += [compare(env, given.seconds, given.repeats) for env in AIMS]
     rows.append(over_bare(given.seconds, given.repeats))
     print(describe())
-    print(markdown_table(("environment", "in C, steps/s", "beside it, steps/s", "ratio", "aim"), rows))
+    print(markdown_table(("environment", "in C, steps/s", "baseline, steps/s", "ratio", "aim"), rows))
 
 
 if __name__ == "__main__":

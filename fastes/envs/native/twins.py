@@ -100,8 +100,8 @@ def _known(env: Any) -> _core.NativeInstance | str:
     """Return the C version of one of Gymnasium's environments, with its constants; or why there is none."""
     kind = type(env)
     read = _CLASSIC.get((kind.__module__, kind.__qualname__))
-    is_classic = read is not None and getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
-    if not is_classic and not is_robot(kind):
+    is_own = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    if not is_own or (read is None and not is_robot(kind)):
         return f"{kind.__name__} is not known in C"
     if getattr(env, "render_mode", None) == "human":
         return "it shows itself on a screen"

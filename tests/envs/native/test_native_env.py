@@ -18,13 +18,13 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 from native_library import HERE, compiled, needs_compiler
+from natively import SETTINGS
 from training import Result, assert_same_records, theta_of, train
 
 from fastes import FastES, FastESError, NativeEnv, WorkerError, WorkerTimeout
 from fastes.envs.native import native_env
 
 pytestmark = needs_compiler
-SETTINGS: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 5, "target_return": "none"}
 CARTPOLE = Path(__file__).parents[3] / "examples" / "native" / "cartpole.c"
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import gymnasium
 import gymnasium.envs.mujoco
 import numpy as np
 import pytest
-from training import Result, assert_same, train
+from natively import SETTINGS, as_of, assert_same_natively
+from training import train
 
 from fastes import FastES
 from fastes.envs.native.twins import Twin, twin_of
@@ -49,7 +49,6 @@ OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("Pusher-v5", {}),
     ("Pusher-v5", {"reward_near_weight": 0.9, "reward_control_weight": 0.3}),
 ]
-SETTINGS: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 5, "target_return": "none"}
 
 
 def made(env_id: str, **kwargs: Any) -> Any:
@@ -95,12 +94,7 @@ def test_a_model_that_was_changed_steps_as_it_is() -> None:
     ],
 )
 def test_a_training_has_the_same_bits(n_workers: int, env_id: str, more: dict[str, Any]) -> None:
-    def result(native: str) -> Result:
-        found = train(env_id, 5, n_workers, **SETTINGS, native=native, **more)
-        del found.state.data["settings"]["native"]
-        return found
-
-    assert_same(result("on"), result("off"))
+    assert_same_natively(env_id, 5, n_workers, **more)
 
 
 def test_what_may_be_another_task_steps_in_python() -> None:
@@ -124,9 +118,7 @@ def test_another_version_of_gymnasium_is_noticed(monkeypatch: pytest.MonkeyPatch
     def control_cost(self: Any, action: Any) -> Any:
         return before(self, action) + 1.0
 
-    code = control_cost.__code__.replace(co_filename=before.__code__.co_filename)  # of another version, and not replaced
-    as_of_gymnasium = FunctionType(code, globals(), "control_cost", None, control_cost.__closure__)
-    monkeypatch.setattr(HopperEnv, "control_cost", as_of_gymnasium)
+    monkeypatch.setattr(HopperEnv, "control_cost", as_of(before, control_cost))
     with pytest.warns(RuntimeWarning, match="reward in step 1 is"):
         train("Hopper-v5", 1, 0, **SETTINGS)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from types import FunctionType
 from typing import Any
 
 import gymnasium
@@ -13,14 +12,14 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit, TransformReward
-from training import Result, assert_same, train
+from natively import SETTINGS, as_of, assert_same_natively
+from training import train
 
 from fastes import CallablePolicy, FastES, check_env
 from fastes.envs.native.twins import Twin, twin_of
 from fastes.rollout.native_episodes import Compared
 
 IDS = ("CartPole-v0", "CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0")
-SETTINGS: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 5, "target_return": "none"}
 CHANGES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("CartPole-v1", {"sutton_barto_reward": True}, {"gravity": 3.0, "force_mag": 20}),
     ("CartPole-v1", {}, {"kinematics_integrator": "semi-implicit", "tau": 0.05, "total_mass": 2.0, "polemass_length": 0.2}),
@@ -106,12 +105,7 @@ def test_first_states_of_many_seeds() -> None:
     ],
 )
 def test_a_training_has_the_same_bits(n_workers: int, env_id: str, more: dict[str, Any]) -> None:
-    def result(native: str) -> Result:
-        found = train(env_id, 6, n_workers, **SETTINGS, native=native, **more)
-        del found.state.data["settings"]["native"]
-        return found
-
-    assert_same(result("auto"), result("off"))
+    assert_same_natively(env_id, 6, n_workers, **more)
 
 
 class Subclass(CartPoleEnv):
@@ -143,12 +137,6 @@ def test_wrappers_that_watch_change_nothing() -> None:
     env = RecordEpisodeStatistics(TimeLimit(gymnasium.make("CartPole-v1"), 30))
     assert twin(env).limit == 30
     compare(env, range(5))
-
-
-def as_of(method: Any, function: Any) -> Any:
-    """The function as if it stood in the file of a method: another version, and not one that was put in its place."""
-    code = function.__code__.replace(co_filename=method.__code__.co_filename)
-    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
 
 
 def test_a_method_that_was_put_into_a_class_means_python(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,27 @@
+"""Trainings in C and in Python, and classes of Gymnasium as another version has them."""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+from training import Result, assert_same, train
+
+SETTINGS: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 5, "target_return": "none"}
+
+
+def assert_same_natively(env_id: str, generations: int, n_workers: int, **more: Any) -> None:
+    """A training that steps in C ends with the bits of one that steps in Python."""
+
+    def result(native: str) -> Result:
+        found = train(env_id, generations, n_workers, **SETTINGS, native=native, **more)
+        del found.state.data["settings"]["native"]
+        return found
+
+    assert_same(result("on"), result("off"))
+
+
+def as_of(method: Any, function: Any) -> Any:
+    """The function as if it stood in the file of a method: another version, and not one that was put in its place."""
+    code = function.__code__.replace(co_filename=method.__code__.co_filename)
+    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
