@@ -1,6 +1,7 @@
 /* Gymnasium's MuJoCo robots (v5) in C, with the same bits: the physics is MuJoCo's own mj_step, on the memory of the Gymnasium environment,
- * which builds model, spaces and constants and resets it; rewards and ends are the operations of its classes in their order. */
+ * which builds model, spaces and constants; rewards, ends and first states are the operations of its classes in their order. */
 #include "mujoco_tasks.h"
+#include "numpy_random.h"
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static int is_healthy(const mujoco_task *t) {
         return is_finite(q, t->nq) && is_finite(t->qvel, t->nv) && t->z_low <= q[2] && q[2] <= t->z_high;
     case MUJOCO_HUMANOID:
         return t->z_low < q[2] && q[2] < t->z_high;
-    case MUJOCO_CHEETAH: case MUJOCO_STANDUP: case MUJOCO_PENDULUM: case MUJOCO_DOUBLE_PENDULUM: case MUJOCO_REACHER: case MUJOCO_PUSHER:
+    case MUJOCO_CHEETAH: case MUJOCO_SWIMMER: case MUJOCO_STANDUP: case MUJOCO_PENDULUM: case MUJOCO_DOUBLE_PENDULUM: case MUJOCO_REACHER: case MUJOCO_PUSHER:
         break;
     }
     return 1;
@@ -85,11 +86,17 @@ static double place(const mujoco_task *t) {
     return moment / sum_of(t->body_mass, t->num_bodies);
 }
 
-static double distance(const mujoco_task *t, const double *from, const double *to) {
-    double apart[3], square;
-    for (int i = 0; i < 3; i++) apart[i] = from[i] - to[i];
-    t->dot((char *)apart, sizeof(double), (char *)apart, sizeof(double), (char *)&square, 3, 0);
+/* np.linalg.norm. */
+static double norm(const mujoco_task *t, const double *x, intptr_t n) {
+    double square;
+    t->dot((char *)x, sizeof *x, (char *)x, sizeof *x, (char *)&square, n, 0);
     return sqrt(square);
+}
+
+static double distance(const mujoco_task *t, const double *from, const double *to) {
+    double apart[3];
+    for (int i = 0; i < 3; i++) apart[i] = from[i] - to[i];
+    return norm(t, apart, 3);
 }
 
 static void observe(const mujoco_task *t, double *seen) {
@@ -133,22 +140,66 @@ static const char *error(void *state) {
     return said;
 }
 
-static int advance(const mujoco_task *t) {
+static double no_time(void) { return 0; }
+
+/* Does work in MuJoCo. Returns 1 if that ended with an error.
+ *
+ * MuJoCo's package has each part of a step timed, for a profile in data.timer that takes a sixth of the step itself: in C it is not
+ * kept. The package's clock alone is exchanged, and for a function: other threads may be about to call it. */
+static int in_mujoco(const mujoco_task *t, void (*work)(const mujoco_task *)) {
     jmp_buf here;
+    int failed = 0;
+    if (t->usual_clock && *t->clock == t->usual_clock) *t->clock = no_time;
     if (setjmp(here)) {
-        stepping = 0;
-        return 1;
+        failed = 1;
+    } else {
+        stepping = &here;
+        work(t);
     }
-    stepping = &here;
-    for (int64_t i = 0; i < t->frame_skip; i++) t->mj_step(t->model, t->data);
-    t->mj_rnePostConstraint(t->model, t->data);
     stepping = 0;
-    return 0;
+    if (t->usual_clock && *t->clock == no_time) *t->clock = t->usual_clock;
+    return failed;
+}
+
+static void advance(const mujoco_task *t) {
+    for (int64_t i = 0; i < t->frame_skip; i++) t->mj_step(t->model, t->data);
+    if (t->reads_forces) t->mj_rnePostConstraint(t->model, t->data);
+}
+
+static void clear(const mujoco_task *t) { t->mj_resetData(t->model, t->data); }
+static void settle(const mujoco_task *t) { t->mj_forward(t->model, t->data); }
+
+/* The first state, as reset_model of the kind's class draws it. */
+static void draw_state(const mujoco_task *t, pcg64 *rng) {
+    double *q = t->qpos, *v = t->qvel, *tail = q + t->nq - 4;
+    const int aims = t->kind == MUJOCO_REACHER || t->kind == MUJOCO_PUSHER;
+    const double place = t->kind == MUJOCO_REACHER ? 0.1 : t->reset_scale, speed = aims ? 0.005 : t->reset_scale;
+    for (int64_t i = 0; i < t->nq; i++)
+        q[i] = t->kind == MUJOCO_PUSHER ? t->init_qpos[i] : t->init_qpos[i] + pcg64_uniform(rng, -place, place);
+    if (t->kind == MUJOCO_REACHER) {
+        do
+            for (int i = 2; i < 4; i++) tail[i] = pcg64_uniform(rng, -0.2, 0.2);
+        while (!(norm(t, tail + 2, 2) < 0.2));
+    } else if (t->kind == MUJOCO_PUSHER) {
+        do {
+            tail[0] = pcg64_uniform(rng, -0.3, 0.0);
+            tail[1] = pcg64_uniform(rng, -0.2, 0.2);
+        } while (!(norm(t, tail, 2) > 0.17));
+        tail[2] = tail[3] = 0.0;
+    }
+    for (int64_t i = 0; i < t->nv; i++) v[i] = t->init_qvel[i] + pcg64_uniform(rng, -speed, speed);
+    for (int64_t i = t->nv - (t->kind == MUJOCO_PUSHER ? 4 : 2); aims && i < t->nv; i++) v[i] = 0.0;
 }
 
 static int reset(void *state, fastes_random *random, void *observation) {
-    (void)state, (void)random, (void)observation;
-    return 1; /* Gymnasium resets it */
+    const mujoco_task *t = state;
+    pcg64 rng;
+    if (in_mujoco(t, clear)) return 1;
+    pcg64_seed(&rng, (uint32_t)random->seed);
+    draw_state(t, &rng);
+    if (in_mujoco(t, settle)) return 1;
+    observe(t, observation);
+    return 0;
 }
 
 static int step(void *state, const void *action, void *observation, double *reward, uint8_t *terminated, uint8_t *truncated) {
@@ -157,14 +208,14 @@ static int step(void *state, const void *action, void *observation, double *rewa
     const float *a = action;
     const double before = t->position == NONE ? 0 : place(t);
     for (int64_t i = 0; i < t->num_actions; i++) t->ctrl[i] = a[i];
-    if (advance(t)) return 1;
+    if (in_mujoco(t, advance)) return 1;
     observe(t, observation);
     const double speed = t->position == NONE ? 0 : (place(t) - before) / t->dt;
     const double forward = t->forward_weight * speed;
     const int healthy = is_healthy(t);
     const double alive = healthy ? t->healthy_reward : 0.0;
     switch (t->kind) {
-    case MUJOCO_CHEETAH:
+    case MUJOCO_CHEETAH: case MUJOCO_SWIMMER:
         *reward = forward - (double)control_cost(t, a);
         break;
     case MUJOCO_HOPPER: case MUJOCO_WALKER:

@@ -7,7 +7,7 @@ cdef extern from "mujoco_tasks.h" nogil:
         FASTES_MOST_SUMMED
     ctypedef enum mujoco_kind:
         MUJOCO_CHEETAH, MUJOCO_HOPPER, MUJOCO_WALKER, MUJOCO_ANT, MUJOCO_HUMANOID, MUJOCO_STANDUP, MUJOCO_PENDULUM
-        MUJOCO_DOUBLE_PENDULUM, MUJOCO_REACHER, MUJOCO_PUSHER
+        MUJOCO_DOUBLE_PENDULUM, MUJOCO_REACHER, MUJOCO_PUSHER, MUJOCO_SWIMMER
     ctypedef enum mujoco_as:
         MUJOCO_AS_IT_IS, MUJOCO_CLIPPED, MUJOCO_SIN, MUJOCO_COS, MUJOCO_LESS
     ctypedef struct mujoco_part:
@@ -16,26 +16,33 @@ cdef extern from "mujoco_tasks.h" nogil:
         const double *less
         int64_t count
         double low, high
+    ctypedef double (*mujoco_clock)() noexcept nogil
     ctypedef struct mujoco_task:
         mujoco_kind kind
         void *model
         void *data
         void (*mj_step)(const void *, void *) noexcept nogil
         void (*mj_rnePostConstraint)(const void *, void *) noexcept nogil
+        void (*mj_resetData)(const void *, void *) noexcept nogil
+        void (*mj_forward)(const void *, void *) noexcept nogil
         void (*dot)(char *, intptr_t, char *, intptr_t, char *, intptr_t, void *) noexcept nogil
+        mujoco_clock *clock
+        mujoco_clock usual_clock
         int64_t frame_skip, nq, nv, num_actions, num_bodies
         double *ctrl
-        const double *qpos
-        const double *qvel
+        double *qpos
+        double *qvel
         const double *cfrc_ext
         const double *body_mass
+        const double *init_qpos
+        const double *init_qvel
         const double *position
         const double *first
         const double *second
         const double *third
-        double dt, timestep, forward_weight, control_weight, contact_weight, distance_weight, near_weight, healthy_reward
+        double dt, timestep, forward_weight, control_weight, contact_weight, distance_weight, near_weight, healthy_reward, reset_scale
         double z_low, z_high, angle_low, angle_high, state_low, state_high, contact_low, contact_high
-        int32_t ends_if_unhealthy, num_parts
+        int32_t ends_if_unhealthy, num_parts, reads_forces
         mujoco_part parts[8]
     void *fastes_mujoco_error_handler()
     void fastes_take_mujoco_task(fastes_env *, int64_t, int64_t, const double *, const double *)

@@ -3,7 +3,7 @@
 MUJOCO_KINDS = {
     "cheetah": MUJOCO_CHEETAH, "hopper": MUJOCO_HOPPER, "walker": MUJOCO_WALKER, "ant": MUJOCO_ANT, "humanoid": MUJOCO_HUMANOID,
     "standup": MUJOCO_STANDUP, "pendulum": MUJOCO_PENDULUM, "double_pendulum": MUJOCO_DOUBLE_PENDULUM,
-    "reacher": MUJOCO_REACHER, "pusher": MUJOCO_PUSHER,
+    "reacher": MUJOCO_REACHER, "pusher": MUJOCO_PUSHER, "swimmer": MUJOCO_SWIMMER,
 }
 MUJOCO_PARTS = {
     "as it is": MUJOCO_AS_IT_IS, "clipped": MUJOCO_CLIPPED, "sin": MUJOCO_SIN, "cos": MUJOCO_COS, "less": MUJOCO_LESS,
@@ -28,8 +28,8 @@ cdef class MujocoDefinition:
         fastes_take_mujoco_task(&self.env, num_values, self.low.shape[0], &self.low[0], &self.high[0])
 
 
-def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_t model, size_t data, size_t step, size_t after):
-    """A robot that steps in C, and that Gymnasium resets.
+def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_t model, size_t data, functions, clock):
+    """A robot that steps in C.
 
     Args:
         name: In messages.
@@ -38,7 +38,9 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
         arrays: name -> MuJoCo's float64 array, for the pointers of mujoco_task; they stay where they are.
         parts: The observation: (one of MUJOCO_PARTS, array, the array that is subtracted or None, low, high) each.
         low, high: Bounds of actions, float64 (actions,).
-        model, data, step, after: Addresses of MjModel and MjData, of mj_step and mj_rnePostConstraint.
+        model, data: Addresses of MjModel and MjData.
+        functions: Addresses of mj_step, mj_rnePostConstraint, mj_resetData and mj_forward.
+        clock: The address of mjcb_time, and what its package has put there, or 0.
 
     Raises:
         TypeError, ValueError: Something is not as expected.
@@ -48,6 +50,8 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
     cdef NativeInstance made
     if not 0 < len(parts) <= 8 or not len(low) == len(high) == arrays["ctrl"].size <= FASTES_MOST_SUMMED:
         raise ValueError(f"{len(parts)} parts of an observation and {arrays['ctrl'].size} actuators are more than C has room for")
+    if arrays["init_qpos"].size != arrays["qpos"].size or arrays["init_qvel"].size != arrays["qvel"].size:
+        raise ValueError("init_qpos or init_qvel has another size than qpos or qvel")
     if 6 * numbers["num_bodies"] > FASTES_MOST_SUMMED:
         raise ValueError(f"{numbers['num_bodies']} bodies are more than C has room for")
     definition = MujocoDefinition(sum(part[1].size for part in parts), low, high, (arrays, parts))
@@ -55,8 +59,9 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
     task = <mujoco_task *>made.state
     task.kind = code_of(MUJOCO_KINDS, kind, "kind of robot")
     task.model, task.data = <void *>model, <void *>data
-    task.mj_step = <void (*)(const void *, void *) noexcept nogil>step
-    task.mj_rnePostConstraint = <void (*)(const void *, void *) noexcept nogil>after
+    task.mj_step, task.mj_rnePostConstraint = in_mujoco(functions[0]), in_mujoco(functions[1])
+    task.mj_resetData, task.mj_forward = in_mujoco(functions[2]), in_mujoco(functions[3])
+    task.clock, task.usual_clock = <mujoco_clock *><size_t>clock[0], <mujoco_clock><size_t>clock[1]
     task.dot = <void (*)(char *, intptr_t, char *, intptr_t, char *, intptr_t, void *) noexcept nogil>dot_of_numpy()
     task.frame_skip, task.num_bodies, task.num_actions = numbers["frame_skip"], numbers["num_bodies"], len(low)
     task.nq, task.nv = arrays["qpos"].size, arrays["qvel"].size
@@ -68,8 +73,10 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
     task.angle_low, task.angle_high = numbers["angle"]
     task.state_low, task.state_high = numbers["state"]
     task.contact_low, task.contact_high = numbers["contact"]
-    task.ends_if_unhealthy = numbers["ends_if_unhealthy"]
+    task.ends_if_unhealthy, task.reads_forces = numbers["ends_if_unhealthy"], numbers["reads_forces"]
+    task.reset_scale = numbers["reset_scale"]
     task.ctrl, task.qpos, task.qvel = in_arrays(arrays["ctrl"]), in_arrays(arrays["qpos"]), in_arrays(arrays["qvel"])
+    task.init_qpos, task.init_qvel = in_arrays(arrays["init_qpos"]), in_arrays(arrays["init_qvel"])
     task.cfrc_ext, task.body_mass = in_arrays(arrays["cfrc_ext"]), in_arrays(arrays["body_mass"])
     task.position = in_arrays(arrays["position"]) if "position" in arrays else NULL
     task.first = in_arrays(arrays["first"]) if "first" in arrays else NULL
@@ -82,6 +89,14 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
         into.from_, into.count, into.low, into.high = in_arrays(array), array.size, least, most
         into.less = NULL if less is None else in_arrays(less)
     return made
+
+
+ctypedef void (*of_mujoco)(const void *, void *) noexcept nogil
+
+
+cdef of_mujoco in_mujoco(size_t address):
+    """MuJoCo's function at an address."""
+    return <of_mujoco>address
 
 
 def mujoco_error_handler():

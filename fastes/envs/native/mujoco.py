@@ -20,7 +20,7 @@ _PLACE = "gymnasium.envs.mujoco"
 _INFINITE = (-math.inf, math.inf)
 _NAMES = {
     "half_cheetah_v5.HalfCheetahEnv": "cheetah",
-    "swimmer_v5.SwimmerEnv": "cheetah",
+    "swimmer_v5.SwimmerEnv": "swimmer",
     "hopper_v5.HopperEnv": "hopper",
     "walker2d_v5.Walker2dEnv": "walker",
     "ant_v5.AntEnv": "ant",
@@ -43,12 +43,19 @@ _NUMBERS = {  # field of the task in C -> names of the attribute in Gymnasium's 
     "state": (("_healthy_state_range",), _INFINITE),
     "contact": (("_contact_force_range", "_contact_cost_range", "_impact_cost_range"), _INFINITE),
     "ends_if_unhealthy": (("_terminate_when_unhealthy",), False),
+    "reset_scale": (("_reset_noise_scale",), 0.0),
 }
+_NORMAL = ("cheetah", "ant", "double_pendulum")  # whose first states have normal numbers, which C does not draw
 
 
 def is_robot(kind: type) -> bool:
     """Return whether a class has the name of one of Gymnasium's robots."""
     return _kind_of(kind) != ""
+
+
+def resets_in_c(env: Any) -> bool:
+    """Return whether a robot's episodes begin in C, too."""
+    return _kind_of(type(env)) not in _NORMAL
 
 
 def _kind_of(kind: type) -> str:
@@ -70,7 +77,7 @@ def robot_in_c(env: Any, data: Any = None) -> _core.NativeInstance:
     _refuse_callbacks()
     _take_errors()
     arrays = {name: getattr(data, name) for name in ("ctrl", "qpos", "qvel", "cfrc_ext")}
-    arrays |= {"body_mass": model.body_mass, **_places(kind, env, data)}
+    arrays |= {"body_mass": model.body_mass, "init_qpos": env.init_qpos, "init_qvel": env.init_qvel, **_places(kind, env, data)}
     numbers = {name: _number(env, names, usual) for name, (names, usual) in _NUMBERS.items()}
     numbers |= {
         "dt": plain("dt", env.dt),
@@ -80,23 +87,24 @@ def robot_in_c(env: Any, data: Any = None) -> _core.NativeInstance:
     numbers["num_bodies"] = int(model.nbody)
     space = env.action_space
     low, high = (np.ascontiguousarray(bound, dtype=np.float64) for bound in (space.low, space.high))
-    functions = _function("mj_step"), _function("mj_rnePostConstraint")
     parts = _parts(kind, env, data)
+    numbers["reads_forces"] = kind in ("ant", "humanoid", "standup")
+    functions = [_address(name) for name in ("mj_step", "mj_rnePostConstraint", "mj_resetData", "mj_forward")]
     if sum(part[1].size for part in parts) != env.observation_space.shape[0]:
         raise ValueError(f"an observation has {env.observation_space.shape[0]} values")
     name = type(env).__name__
-    return _core.mujoco_instance(name, kind, numbers, arrays, parts, low, high, model._address, data._address, *functions)
+    return _core.mujoco_instance(name, kind, numbers, arrays, parts, low, high, model._address, data._address, functions, _clock())
 
 
 def copied_data(env: Any) -> tuple[Any, Callable[[], None]]:
     """Return a copy of a robot's MjData, and a function that makes it equal to the robot's again."""
-    other, copy_data = copy.copy(env.data), _library().mj_copyData  # older packages have it in C alone
+    other, copy_data = copy.copy(env.data), library().mj_copyData  # older packages have it in C alone
     addresses = [ctypes.c_void_p(each._address) for each in (other, env.model, env.data)]
     return other, lambda: copy_data(*addresses)
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
     """Return MuJoCo's own library, which its package has loaded."""
     import mujoco
 
@@ -121,13 +129,20 @@ def _refuse_callbacks() -> None:
 
 def _take_errors() -> None:
     """Let an error of MuJoCo end a step in C, and not the process. MuJoCo's package has its own way for Python's calls."""
-    handler = ctypes.c_void_p.in_dll(_library(), "mju_user_error")
+    handler = ctypes.c_void_p.in_dll(library(), "mju_user_error")
     if not handler.value:
         handler.value = _core.mujoco_error_handler()
 
 
-def _function(name: str) -> int:
-    return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
+@functools.cache
+def _clock() -> tuple[int, int]:
+    """Return where MuJoCo looks for its clock, and which one its package has put there; asked before the first step in C."""
+    place = ctypes.c_void_p.in_dll(library(), "mjcb_time")
+    return ctypes.addressof(place), place.value or 0
+
+
+def _address(name: str) -> int:
+    return ctypes.cast(getattr(library(), name), ctypes.c_void_p).value or 0
 
 
 def _number(env: Any, names: tuple[str, ...], usual: Any) -> Any:
@@ -148,7 +163,7 @@ def plain(name: str, value: Any) -> float:
 
 def _places(kind: str, env: Any, data: Any) -> dict[str, Any]:
     """Return the arrays of a kind of robot, by their names in C."""
-    if kind in ("cheetah", "hopper", "walker"):
+    if kind in ("cheetah", "swimmer", "hopper", "walker"):
         return {"position": data.qpos}
     if kind == "ant":
         return {"position": data.body(env._main_body).xpos}

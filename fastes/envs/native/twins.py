@@ -11,7 +11,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeS
 
 from fastes import _core
 from fastes.envs.layers import layers
-from fastes.envs.native.mujoco import copied_data, is_robot, plain, robot_in_c
+from fastes.envs.native.mujoco import copied_data, is_robot, plain, resets_in_c, robot_in_c
 from fastes.envs.native.native_env import NativeEnv
 
 _WATCHING = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics)  # wrappers that change no observation and no reward
@@ -25,12 +25,14 @@ class Twin(NamedTuple):
         limit: Steps after which an episode is truncated; 0 for no limit.
         is_same: Whether it is the environment itself, so that there is nothing to compare.
         whole: The Python environment with its wrappers, if that begins each episode; None if C does.
+        robot: The innermost environment, if the one in C steps in its memory.
     """
 
     instance: _core.NativeInstance
     limit: int
     is_same: bool = False
     whole: Any = None
+    robot: Any = None
 
     def begin(self, seed: int) -> None:
         """Begin an episode."""
@@ -44,10 +46,12 @@ class Twin(NamedTuple):
 
         The function takes the seed, and the observation with which the Python environment has begun.
         """
-        if self.whole is None:
+        if self.robot is None:
             return self.instance, lambda seed, _: self.instance.reset(seed)
-        data, take_over = copied_data(self.whole.unwrapped)
-        other = robot_in_c(self.whole.unwrapped, data)
+        data, take_over = copied_data(self.robot)
+        other = robot_in_c(self.robot, data)
+        if self.whole is None:
+            return other, lambda seed, _: other.reset(seed)
 
         def begin(_: int, observation: Any) -> None:
             take_over()
@@ -75,7 +79,8 @@ def twin_of(env: Any) -> Twin | str:
             found = _known(layer)
             if isinstance(found, str):
                 return found
-            return Twin(found, min(limits, default=0), whole=env if is_robot(kind) else None)
+            begins_in_python = is_robot(kind) and not resets_in_c(layer)
+            return Twin(found, min(limits, default=0), whole=env if begins_in_python else None, robot=layer if is_robot(kind) else None)
     return f"{env} has no innermost environment"
 
 
