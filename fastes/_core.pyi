@@ -75,6 +75,21 @@ class NativeInstance:
     def begin_at(self, observation: npt.NDArray[Any]) -> None: ...
     def play(self, actor: Actor, limit: int, max_steps: int, leave: Int64 | None = None) -> tuple[float, int, bool]: ...
 
+class NativeJobs:
+    def __init__(
+        self, slot: Any, instance: NativeInstance, actor: Actor, limit: int, episode: Int64, leave: Int64
+    ) -> None: ...
+    def play(
+        self,
+        job: int,
+        sigma: float,
+        normalize: bool,
+        max_steps: int,
+        action_noise: float,
+        sample: bool,
+        episodes: int,
+    ) -> None: ...
+
 class MadeEnv:
     address: int
     def __init__(
@@ -99,8 +114,8 @@ def mujoco_instance(
     high: Float64,
     model: int,
     data: int,
-    step: int,
-    after: int,
+    functions: Sequence[int],
+    clock: tuple[int, int],
 ) -> NativeInstance: ...
 
 class Actor:

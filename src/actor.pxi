@@ -100,7 +100,7 @@ cdef class Actor(ActorMemory):
             raise TypeError("this policy has no layers: call observe and choose, or its own act")
         raise ValueError("this policy has virtual batch normalisation: call set_reference and fold before it acts")
 
-    def begin_episode(self, uint64_t noise_key=0, double action_noise=0.0, bint sample=False):
+    cpdef begin_episode(self, uint64_t noise_key=0, double action_noise=0.0, bint sample=False):
         """Clear the memory of layers, and start the action stream at its beginning.
 
         That is Gaussian noise on Box actions, or sampled choices.
@@ -113,7 +113,7 @@ cdef class Actor(ActorMemory):
         self.c.action_noise = <float>action_noise
         self.c.sample = sample
 
-    def count_moments(self, bint counting):
+    cpdef count_moments(self, bint counting):
         """Whether each observation adds to `moments`; sets them to zero."""
         self.moments[:, :] = 0.0
         self.counting = counting

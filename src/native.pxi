@@ -53,7 +53,7 @@ cdef class NativeInstance:
     cdef readonly object name, observation, observation_space, action_space, info_names, picture
     cdef readonly int64_t max_episode_steps
     cdef readonly bint is_open
-    cdef bint is_playing
+    cdef bint is_playing, is_cut
     cdef object holds
 
     def __init__(self, size_t address, str name, options, holds=None):
@@ -161,7 +161,7 @@ cdef class NativeInstance:
         self.e.length, self.e.episode_return, self.e.terminated, self.e.truncated = 0, 0.0, 0, 0
         return 0
 
-    def reset(self, uint64_t seed):
+    cpdef reset(self, uint64_t seed):
         """Begin an episode; `observation` is its first."""
         cdef int failure
         self.begin()
@@ -203,6 +203,13 @@ cdef class NativeInstance:
         self.env.info(self.state, &self.infos[0])
         return {name: self.infos[i] for i, name in enumerate(self.info_names)}
 
+    cdef double succeeded(self, int place) except? -1:
+        """Whether the last step's number at a place among the infos is not 0; NaN if it is NaN, or for place -1."""
+        if place < 0:
+            return <double>NAN
+        self.env.info(self.state, &self.infos[0])
+        return self.infos[place] if self.infos[place] != self.infos[place] else self.infos[place] != 0.0
+
     def render(self):
         """Return a picture, uint8 (height, width, 3)."""
         self.check_free()
@@ -240,15 +247,21 @@ cdef class NativeInstance:
         Raises:
             RuntimeError: The environment says that it failed.
         """
+        if not self.reads(actor):
+            raise ValueError(f"{self.name} and the policy differ in spaces")
+        self.e.limit, self.e.max_steps = limit, max_steps
+        self.e.leave = NULL if leave is None else <int64_t *>&leave[0]
+        self.play_out(actor)
+        return self.e.episode_return, self.e.length, self.is_cut
+
+    cdef int play_out(self, Actor actor) except -1:
+        """`play`, once its arguments are in `e`."""
         cdef fastes_pause pause = FASTES_ASKS
         if not actor.ready or actor.refusal is not None:
             actor.refuse()
-        if not self.reads(actor):
-            raise ValueError(f"{self.name} and the policy differ in spaces")
         self.check_free()
         self.e.kernels, self.e.policy, self.e.count_moments = kernels, &actor.c, actor.counting
-        self.e.limit, self.e.max_steps, self.e.steps = limit, max_steps, &actor.steps[0]
-        self.e.leave = NULL if leave is None else <int64_t *>&leave[0]
+        self.e.steps = &actor.steps[0]
         self.e.float_mode = 0
         actor.set_float_mode_back()
         self.is_playing = True
@@ -271,7 +284,85 @@ cdef class NativeInstance:
             actor.float_mode = self.e.float_mode
         if pause == FASTES_FAILED:
             raise RuntimeError(f"{self.name}: step {self.e.length + 1} returned {self.e.failure}{self.reason()}")
-        return self.e.episode_return, self.e.length, pause == FASTES_CUT
+        self.is_cut = pause == FASTES_CUT
+        return 0
+
+
+cdef class NativeJobs:
+    """Plays the jobs of a request's slot in an environment in C: parameters, episodes and results, without Python in between.
+
+    Args:
+        slot: A RequestSlot without room for infos, whose candidates have one sigma and perturb all parameters.
+        instance, actor: Its `reads` is true of the actor, which has no reference batch.
+        limit: As of `NativeInstance.play`.
+        episode: (1,): a word in which it notes which of a job's episodes it plays.
+        leave: As of `NativeInstance.play`.
+    """
+    cdef NativeInstance instance
+    cdef Actor actor
+    cdef int64_t limit, num_pairs
+    cdef int success  # the place of is_success among the environment's infos; -1 if it has none
+    cdef const float[::1] theta, noise
+    cdef const int64_t[::1] noise_index, eval_seed, leave
+    cdef const int64_t[:, ::1] env_seed
+    cdef const uint64_t[:, ::1] action_key
+    cdef double[::1] returns, successes
+    cdef int64_t[::1] lengths, cuts, episode
+    cdef double[:, :, ::1] moments
+    cdef uint8_t[::1] masks
+
+    def __init__(self, slot, NativeInstance instance not None, Actor actor not None, int64_t limit, episode, leave):
+        if not instance.reads(actor):
+            raise ValueError(f"{instance.name} and the policy differ in spaces")
+        self.instance, self.actor, self.limit, self.episode, self.leave = instance, actor, limit, episode, leave
+        self.num_pairs = slot.layout.num_pairs
+        self.success = instance.info_names.index("is_success") if "is_success" in instance.info_names else -1
+        self.theta, self.noise, self.noise_index = slot.theta, slot.noise, slot.noise_index
+        self.env_seed, self.action_key, self.eval_seed = slot.env_seed, slot.action_key, slot.eval_seed
+        self.returns, self.successes, self.lengths, self.cuts = slot.returns, slot.successes, slot.lengths, slot.cuts
+        self.moments, self.masks = slot.moments, slot.masks
+        check_length("theta", self.theta.shape[0], actor.num_params)
+
+    def play(self, int64_t job, double sigma, bint normalize, int64_t max_steps, double action_noise, bint sample, int64_t episodes):
+        """Play a job and write its results, but for its time and its flag.
+
+        Args:
+            job: Its number.
+            sigma: Standard deviation of a candidate's noise.
+            normalize: Whether a candidate's observations are counted.
+            max_steps, action_noise, sample, episodes: As of EpisodeSettings.
+
+        Raises:
+            RuntimeError: The environment says that it failed.
+        """
+        cdef int64_t pair = job // 2, number, length = 0, cuts = 0, n = self.theta.shape[0]
+        cdef bint is_candidate = self.num_pairs > 0
+        cdef double total = 0.0, successes = 0.0
+        cdef fastes_episode *e = &self.instance.e
+        if not 0 <= job < self.returns.shape[0] or (is_candidate and episodes > self.env_seed.shape[1]):
+            raise ValueError(f"job {job} of {episodes} episodes is out of range")
+        if not is_candidate:
+            episodes = 1
+            memcpy(&self.actor.params[0], &self.theta[0], n * sizeof(float))
+        else:
+            check_slice(self.noise_index[pair], n, self.noise.shape[0], "noise_index")
+            kernels.perturb(&self.actor.params[0], &self.theta[0], &self.noise[self.noise_index[pair]], <float>(sigma if job % 2 == 0 else -sigma), n)
+        self.actor.count_moments(is_candidate and normalize)
+        for number in range(episodes):
+            self.episode[0] = number
+            self.actor.begin_episode(self.action_key[pair, number] if is_candidate else 0, action_noise, sample)
+            self.instance.reset(self.env_seed[pair, number] if is_candidate else self.eval_seed[job])
+            e.limit, e.max_steps, e.leave = self.limit, max_steps, <int64_t *>&self.leave[0]
+            self.instance.play_out(self.actor)
+            total += e.episode_return
+            length += e.length
+            cuts += self.instance.is_cut
+            successes += self.instance.succeeded(self.success)
+        self.returns[job], self.lengths[job], self.cuts[job] = total / episodes, length, cuts
+        self.successes[job] = successes / episodes
+        if is_candidate:
+            memcpy(&self.moments[job, 0, 0], &self.actor.moments[0, 0], 2 * self.actor.obs_size * sizeof(double))
+            self.masks[job] = 0
 
 
 cdef described_space(const fastes_space *space, str what):

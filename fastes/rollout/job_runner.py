@@ -72,6 +72,7 @@ class _Player:
     """
 
     def __init__(self, needs: TrainingNeeds, layout: SlotLayout, row: npt.NDArray[np.int64], reader: ObservationReader) -> None:
+        self._row, self._jobs = row, dict[RequestSlot, _core.NativeJobs | None]()
         self.needs, self.needs_reference = needs, needs.policy.needs_reference
         self.actor = make_actor(needs, reader)
         self.counted = STEPS
@@ -85,6 +86,21 @@ class _Player:
         """Play in this twin from now on, if the actor can."""
         can_play = twin is not None and twin.instance.reads(self.actor)
         self.twin = twin if can_play else None
+        self._jobs = {}
+
+    def jobs_in_c(self, slot: RequestSlot) -> _core.NativeJobs | None:
+        """Return what plays a slot's jobs in C as a whole; None if Python has a part in each."""
+        if slot not in self._jobs:
+            self._jobs[slot] = self._made_for(slot)
+        return self._jobs[slot]
+
+    def _made_for(self, slot: RequestSlot) -> _core.NativeJobs | None:
+        layout, twin = slot.layout, self.twin
+        is_plain = not (layout.num_sigmas or layout.window_size or layout.info_bytes or self.needs_reference)
+        if twin is None or twin.whole is not None or not is_plain or "action_mask" in twin.instance.info_names:
+            return None
+        row = self._row
+        return _core.NativeJobs(slot, twin.instance, self.actor, twin.limit, row[EPISODE : EPISODE + 1], row[LEAVE : LEAVE + 1])
 
 
 class JobRunner:
@@ -138,7 +154,8 @@ class JobRunner:
             player.scalars = RequestScalars.of(slot, ticket)
             begin_request(player.actor, player.needs, slot, player.scalars)
         if self._called != (wanted := int(slot.words[CALLS])):
-            self._give_calls(wanted)
+            with self._copies_end:
+                self._give_calls(wanted)
         return player.scalars
 
     def run(self, slot: RequestSlot, ticket: int, job: int, on_penalty: Callable[[Exception], None]) -> None:
@@ -158,24 +175,14 @@ class JobRunner:
         if player.counted != (counted := STEPS if candidate else EVALUATION_STEPS):
             player.actor.count_steps(row[counted : counted + 1])
             player.counted = counted
-        steps_before = int(row[counted])
         row[EPISODE] = 0
         row[JOB] = job
-        with self._copies_end:
-            scalars = self._begin(player, slot, ticket)
-        try:
-            with self._copies_end:
-                played = (self._run_candidate if candidate else self._run_evaluation)(player, slot, job, scalars)
-        except Exception as error:
-            if self.spec.on_env_error != PENALISE:
-                raise
-            on_penalty(error)
-            played = Episode(math.nan, int(row[counted]) - steps_before)
-            if candidate:
-                slot.moments[job] = math.nan
-                slot.infos[job : job + 1] = 0
-            self._rebuild()
-        slot.returns[job], slot.lengths[job], slot.successes[job], slot.cuts[job] = played[:4]
+        scalars = self._begin(player, slot, ticket)
+        in_c = player.jobs_in_c(slot) if self.plays_natively(slot) else None
+        if in_c is not None:
+            in_c.play(job, scalars.sigma, player.needs.normalize_obs, *scalars.episodes)
+        else:
+            self._run_in_python(player, slot, job, scalars, on_penalty)
         self._episodes += scalars.episodes.per_candidate if candidate else 1
         if (mode := _core.set_floats_back() or player.actor.float_mode) and not self._told_of_floats:
             self._told_of_floats = True
@@ -183,6 +190,25 @@ class JobRunner:
         slot.seconds[job] = time.perf_counter() - started
         _core.commit(slot.committed, job, ticket)
         _core.commit(row, JOB, -1)  # a process that sees this sees the flag, too
+
+    def _run_in_python(
+        self, player: _Player, slot: RequestSlot, job: int, scalars: RequestScalars, on_penalty: Callable[[Exception], None]
+    ) -> None:
+        """Play a job and write its results."""
+        candidate, steps_before = bool(slot.layout.num_pairs), int(self.row[player.counted])
+        try:
+            with self._copies_end:
+                played = (self._run_candidate if candidate else self._run_evaluation)(player, slot, job, scalars)
+        except Exception as error:
+            if self.spec.on_env_error != PENALISE:
+                raise
+            on_penalty(error)
+            played = Episode(math.nan, int(self.row[player.counted]) - steps_before)
+            if candidate:
+                slot.moments[job] = math.nan
+                slot.infos[job : job + 1] = 0
+            self._rebuild()
+        slot.returns[job], slot.lengths[job], slot.successes[job], slot.cuts[job] = played[:4]
 
     def _run_candidate(self, player: _Player, slot: RequestSlot, job: int, scalars: RequestScalars) -> Episode:
         actor, pair, episodes = player.actor, job // 2, scalars.episodes.per_candidate
