@@ -76,9 +76,7 @@ class NativeInstance:
     def play(self, actor: Actor, limit: int, max_steps: int, leave: Int64 | None = None) -> tuple[float, int, bool]: ...
 
 class NativeJobs:
-    def __init__(
-        self, slot: Any, instance: NativeInstance, actor: Actor, limit: int, episode: Int64, leave: Int64
-    ) -> None: ...
+    def __init__(self, slot: Any, instance: NativeInstance, actor: Actor, limit: int, episode: Int64, leave: Int64) -> None: ...
     def play(
         self,
         job: int,
@@ -114,7 +112,7 @@ def mujoco_instance(
     high: Float64,
     model: int,
     data: int,
-    functions: Sequence[int],
+    functions: list[int],
     clock: tuple[int, int],
 ) -> NativeInstance: ...
 

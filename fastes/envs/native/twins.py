@@ -80,7 +80,9 @@ def twin_of(env: Any) -> Twin | str:
             if isinstance(found, str):
                 return found
             begins_in_python = is_robot(kind) and not resets_in_c(layer)
-            return Twin(found, min(limits, default=0), whole=env if begins_in_python else None, robot=layer if is_robot(kind) else None)
+            return Twin(
+                found, min(limits, default=0), whole=env if begins_in_python else None, robot=layer if is_robot(kind) else None
+            )
     return f"{env} has no innermost environment"
 
 

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
+from fastes.envs.native.mujoco import leave_untimed
 from fastes.envs.worker_imports import register
 from fastes.pools.processes.worker_messages import (
     BUILDING,
@@ -258,6 +259,7 @@ def build(
                 warnings.simplefilter("ignore")
             runner = JobRunner(spec, block, index, signals.uninterruptible, notify)
         limit_threads()
+        leave_untimed()
         close_before_end(signals.uninterruptible()(runner.close))
     except Exception as error:
         connection.send(failure(BUILDING, 0, error))

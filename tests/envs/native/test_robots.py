@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +104,38 @@ def test_steps_in_c_are_not_timed_and_others_are() -> None:
     assert data.timer.duration[kind] == before[kind]
     env.step(np.zeros(3, np.float32))
     assert data.timer.duration[kind] > before[kind]
+
+
+class Timed(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Its reward is 1 if MuJoCo has timed a step."""
+
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = self.env.step(action)
+        data: Any = self.unwrapped.data  # type: ignore[attr-defined]
+        return observation, float(data.timer.duration[int(mujoco.mjtTimer.mjTIMER_STEP)] > 0.0), *rest
+
+
+def timed_robot() -> Any:
+    return Timed(made("InvertedPendulum-v5"))
+
+
+def test_workers_step_in_python_untimed_too() -> None:
+    with FastES(timed_robot, n_workers=1, preset="linear", max_episode_steps=3, seed=0) as model:
+        assert model.evaluate(2).returns.tolist() == [0.0, 0.0]
+        model.learn(50)
+        assert model.last_episodes[0] == (0.0, 3)
+    env = timed_robot()
+    env.reset(seed=0)
+    assert env.step(np.zeros(1, np.float32))[1] == 1.0
+
+
+def test_a_clock_of_the_users_own_stays(tmp_path: Path) -> None:
+    code = (
+        "import mujoco\nfrom fastes.envs.native.mujoco import leave_untimed\nticks = []\n"
+        "mujoco.set_mjcb_time(lambda: ticks.append(1) or 1.0 * len(ticks))\nleave_untimed()\n"
+        "model = mujoco.MjModel.from_xml_string('<mujoco/>')\nmujoco.mj_step(model, mujoco.MjData(model))\nassert ticks\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, timeout=120)
 
 
 def test_a_model_that_was_changed_steps_as_it_is() -> None:
