@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from fastes.env_check import EnvCheck, check_env
     from fastes.envs.native.native_env import NativeEnv, get_include
+    from fastes.envs.tasks.mujoco_task import MujocoTask
     from fastes.errors import (
         CheckpointError,
         CheckpointMismatch,
@@ -37,6 +38,7 @@ _HOMES = {
     "FastES": "model",
     "Evaluation": "training.evaluation",
     "NativeEnv": "envs.native.native_env",
+    "MujocoTask": "envs.tasks.mujoco_task",
     "get_include": "envs.native.native_env",
     "EnvCheck": "env_check",
     "check_env": "env_check",
@@ -70,6 +72,7 @@ __all__ = [
     "EvolutionStrategy",
     "FastES",
     "FastESError",
+    "MujocoTask",
     "NativeEnv",
     "Settings",
     "TorchPolicy",

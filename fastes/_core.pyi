@@ -1,6 +1,6 @@
 """Types of the compiled core; see src/_core.pyx."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,6 +114,8 @@ def mujoco_instance(
     data: int,
     functions: list[int],
     clock: tuple[int, int],
+    ranges: Sequence[tuple[Float64, float, float]] = (),
+    distances: Sequence[tuple[Float64, Float64, float]] = (),
 ) -> NativeInstance: ...
 
 class Actor:

@@ -72,6 +72,10 @@ static int is_healthy(const mujoco_task *t) {
         return is_finite(q, t->nq) && is_finite(t->qvel, t->nv) && t->z_low <= q[2] && q[2] <= t->z_high;
     case MUJOCO_HUMANOID:
         return t->z_low < q[2] && q[2] < t->z_high;
+    case MUJOCO_DESCRIBED:
+        for (int32_t i = 0; i < t->num_ranges; i++)
+            if (!are_within(t->ranges[i].at, 1, t->ranges[i].low, t->ranges[i].high)) return 0;
+        break;
     case MUJOCO_CHEETAH: case MUJOCO_SWIMMER: case MUJOCO_STANDUP: case MUJOCO_PENDULUM: case MUJOCO_DOUBLE_PENDULUM: case MUJOCO_REACHER: case MUJOCO_PUSHER:
         break;
     }
@@ -93,10 +97,10 @@ static double norm(const mujoco_task *t, const double *x, intptr_t n) {
     return sqrt(square);
 }
 
-static double distance(const mujoco_task *t, const double *from, const double *to) {
-    double apart[3];
-    for (int i = 0; i < 3; i++) apart[i] = from[i] - to[i];
-    return norm(t, apart, 3);
+static double distance(const mujoco_task *t, const double *from, const double *to, int64_t n) {
+    double apart[MUJOCO_MOST_DIMS];
+    for (int64_t i = 0; i < n; i++) apart[i] = from[i] - to[i];
+    return norm(t, apart, (intptr_t)n);
 }
 
 static void observe(const mujoco_task *t, double *seen) {
@@ -171,11 +175,12 @@ static void settle(const mujoco_task *t) { t->mj_forward(t->model, t->data); }
 
 /* The first state, as reset_model of the kind's class draws it. */
 static void draw_state(const mujoco_task *t, pcg64 *rng) {
-    double *q = t->qpos, *v = t->qvel, *tail = q + t->nq - 4;
+    double *q = t->qpos, *v = t->qvel;
     const int aims = t->kind == MUJOCO_REACHER || t->kind == MUJOCO_PUSHER;
     const double place = t->kind == MUJOCO_REACHER ? 0.1 : t->reset_scale, speed = aims ? 0.005 : t->reset_scale;
     for (int64_t i = 0; i < t->nq; i++)
         q[i] = t->kind == MUJOCO_PUSHER ? t->init_qpos[i] : t->init_qpos[i] + pcg64_uniform(rng, -place, place);
+    double *tail = aims ? q + t->nq - 4 : q;
     if (t->kind == MUJOCO_REACHER) {
         do
             for (int i = 2; i < 4; i++) tail[i] = pcg64_uniform(rng, -0.2, 0.2);
@@ -221,6 +226,13 @@ static int step(void *state, const void *action, void *observation, double *rewa
     case MUJOCO_HOPPER: case MUJOCO_WALKER:
         *reward = forward + alive - (double)control_cost(t, a);
         break;
+    case MUJOCO_DESCRIBED:
+        *reward = forward + alive - (double)control_cost(t, a);
+        for (int32_t i = 0; i < t->num_distances; i++) {
+            const mujoco_distance *d = t->distances + i;
+            *reward = *reward - d->weight * distance(t, d->from, d->to, d->count);
+        }
+        break;
     case MUJOCO_ANT: {
         double contact = t->contact_weight * square_sum(t->cfrc_ext, 6 * t->num_bodies, t->contact_low, t->contact_high);
         *reward = forward + alive - ((double)control_cost(t, a) + contact);
@@ -250,9 +262,9 @@ static int step(void *state, const void *action, void *observation, double *rewa
         float squares[FASTES_MOST_SUMMED];
         for (int64_t i = 0; i < t->num_actions; i++) squares[i] = a[i] * a[i];
         float control = -sum_off(squares, t->num_actions) * (float)t->control_weight;
-        double apart = -distance(t, t->first, t->second) * t->distance_weight;
+        double apart = -distance(t, t->first, t->second, 3) * t->distance_weight;
         *reward = apart + (double)control;
-        if (t->kind == MUJOCO_PUSHER) *reward = *reward + -distance(t, t->first, t->third) * t->near_weight;
+        if (t->kind == MUJOCO_PUSHER) *reward = *reward + -distance(t, t->first, t->third, 3) * t->near_weight;
         break;
     }
     }

@@ -17,7 +17,8 @@ typedef enum {
     MUJOCO_DOUBLE_PENDULUM = 7,
     MUJOCO_REACHER = 8,
     MUJOCO_PUSHER = 9,
-    MUJOCO_SWIMMER = 10 /* as the cheetah, but for its first state */
+    MUJOCO_SWIMMER = 10, /* as the cheetah, but for its first state */
+    MUJOCO_DESCRIBED = 11 /* FastES's MujocoTask: ranges and distances are its own */
 } mujoco_kind;
 
 typedef enum { MUJOCO_AS_IT_IS = 0, MUJOCO_CLIPPED = 1, MUJOCO_SIN = 2, MUJOCO_COS = 3, MUJOCO_LESS = 4 } mujoco_as;
@@ -29,6 +30,14 @@ typedef struct {
     int64_t count;
     double low, high;
 } mujoco_part;
+
+/* A number that is healthy between two others. */
+typedef struct { const double *at; double low, high; } mujoco_range;
+
+/* Two points (count,), whose distance costs weight times it. */
+typedef struct { const double *from, *to; int64_t count; double weight; } mujoco_distance;
+
+enum { MUJOCO_MOST_TERMS = 8, MUJOCO_MOST_DIMS = 8 }; /* ranges, distances, parts; numbers of a point */
 
 typedef double (*mujoco_clock)(void);
 
@@ -51,7 +60,10 @@ typedef struct {
     double z_low, z_high, angle_low, angle_high, state_low, state_high, contact_low, contact_high;
     int32_t ends_if_unhealthy, num_parts;
     int32_t reads_forces; /* of contacts, which mj_step does not compute */
-    mujoco_part parts[8];
+    mujoco_part parts[MUJOCO_MOST_TERMS];
+    int32_t num_ranges, num_distances; /* of a described one */
+    mujoco_range ranges[MUJOCO_MOST_TERMS];
+    mujoco_distance distances[MUJOCO_MOST_TERMS];
 } mujoco_task;
 
 /* For MuJoCo's mju_user_error: ends a step with an error, which the environment's `error` tells. */

@@ -4,10 +4,10 @@ from native_episode cimport fastes_env
 
 cdef extern from "mujoco_tasks.h" nogil:
     enum:
-        FASTES_MOST_SUMMED
+        FASTES_MOST_SUMMED, MUJOCO_MOST_TERMS, MUJOCO_MOST_DIMS
     ctypedef enum mujoco_kind:
         MUJOCO_CHEETAH, MUJOCO_HOPPER, MUJOCO_WALKER, MUJOCO_ANT, MUJOCO_HUMANOID, MUJOCO_STANDUP, MUJOCO_PENDULUM
-        MUJOCO_DOUBLE_PENDULUM, MUJOCO_REACHER, MUJOCO_PUSHER, MUJOCO_SWIMMER
+        MUJOCO_DOUBLE_PENDULUM, MUJOCO_REACHER, MUJOCO_PUSHER, MUJOCO_SWIMMER, MUJOCO_DESCRIBED
     ctypedef enum mujoco_as:
         MUJOCO_AS_IT_IS, MUJOCO_CLIPPED, MUJOCO_SIN, MUJOCO_COS, MUJOCO_LESS
     ctypedef struct mujoco_part:
@@ -16,6 +16,14 @@ cdef extern from "mujoco_tasks.h" nogil:
         const double *less
         int64_t count
         double low, high
+    ctypedef struct mujoco_range:
+        const double *at
+        double low, high
+    ctypedef struct mujoco_distance:
+        const double *from_ "from"
+        const double *to
+        int64_t count
+        double weight
     ctypedef double (*mujoco_clock)() noexcept nogil
     ctypedef struct mujoco_task:
         mujoco_kind kind
@@ -44,5 +52,8 @@ cdef extern from "mujoco_tasks.h" nogil:
         double z_low, z_high, angle_low, angle_high, state_low, state_high, contact_low, contact_high
         int32_t ends_if_unhealthy, num_parts, reads_forces
         mujoco_part parts[8]
+        int32_t num_ranges, num_distances
+        mujoco_range ranges[8]
+        mujoco_distance distances[8]
     void *fastes_mujoco_error_handler()
     void fastes_take_mujoco_task(fastes_env *, int64_t, int64_t, const double *, const double *)

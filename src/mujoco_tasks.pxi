@@ -3,7 +3,7 @@
 MUJOCO_KINDS = {
     "cheetah": MUJOCO_CHEETAH, "hopper": MUJOCO_HOPPER, "walker": MUJOCO_WALKER, "ant": MUJOCO_ANT, "humanoid": MUJOCO_HUMANOID,
     "standup": MUJOCO_STANDUP, "pendulum": MUJOCO_PENDULUM, "double_pendulum": MUJOCO_DOUBLE_PENDULUM,
-    "reacher": MUJOCO_REACHER, "pusher": MUJOCO_PUSHER, "swimmer": MUJOCO_SWIMMER,
+    "reacher": MUJOCO_REACHER, "pusher": MUJOCO_PUSHER, "swimmer": MUJOCO_SWIMMER, "described": MUJOCO_DESCRIBED,
 }
 MUJOCO_PARTS = {
     "as it is": MUJOCO_AS_IT_IS, "clipped": MUJOCO_CLIPPED, "sin": MUJOCO_SIN, "cos": MUJOCO_COS, "less": MUJOCO_LESS,
@@ -28,7 +28,8 @@ cdef class MujocoDefinition:
         fastes_take_mujoco_task(&self.env, num_values, self.low.shape[0], &self.low[0], &self.high[0])
 
 
-def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_t model, size_t data, functions, clock):
+def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_t model, size_t data, functions, clock,
+                    ranges=(), distances=()):
     """A robot that steps in C.
 
     Args:
@@ -41,6 +42,8 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
         model, data: Addresses of MjModel and MjData.
         functions: Addresses of mj_step, mj_rnePostConstraint, mj_resetData and mj_forward.
         clock: The address of mjcb_time, and what its package has put there, or 0.
+        ranges: Of a described one: (array of one number, low, high) each, all of them within while it is healthy.
+        distances: Of a described one: (array, array, weight) each.
 
     Raises:
         TypeError, ValueError: Something is not as expected.
@@ -48,13 +51,15 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
     cdef mujoco_task *task
     cdef mujoco_part *into
     cdef NativeInstance made
-    if not 0 < len(parts) <= 8 or not len(low) == len(high) == arrays["ctrl"].size <= FASTES_MOST_SUMMED:
+    if len(ranges) > MUJOCO_MOST_TERMS or len(distances) > MUJOCO_MOST_TERMS:
+        raise ValueError(f"{len(ranges)} ranges and {len(distances)} distances are more than C has room for")
+    if not 0 < len(parts) <= MUJOCO_MOST_TERMS or not len(low) == len(high) == arrays["ctrl"].size <= FASTES_MOST_SUMMED:
         raise ValueError(f"{len(parts)} parts of an observation and {arrays['ctrl'].size} actuators are more than C has room for")
     if arrays["init_qpos"].size != arrays["qpos"].size or arrays["init_qvel"].size != arrays["qvel"].size:
         raise ValueError("init_qpos or init_qvel has another size than qpos or qvel")
     if 6 * numbers["num_bodies"] > FASTES_MOST_SUMMED:
         raise ValueError(f"{numbers['num_bodies']} bodies are more than C has room for")
-    definition = MujocoDefinition(sum(part[1].size for part in parts), low, high, (arrays, parts))
+    definition = MujocoDefinition(sum(part[1].size for part in parts), low, high, (arrays, parts, ranges, distances))
     made = NativeInstance(<size_t>&(<MujocoDefinition>definition).env, name, {}, definition)
     task = <mujoco_task *>made.state
     task.kind = code_of(MUJOCO_KINDS, kind, "kind of robot")
@@ -82,6 +87,14 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
     task.first = in_arrays(arrays["first"]) if "first" in arrays else NULL
     task.second = in_arrays(arrays["second"]) if "second" in arrays else NULL
     task.third = in_arrays(arrays["third"]) if "third" in arrays else NULL
+    task.num_ranges, task.num_distances = len(ranges), len(distances)
+    for i, (array, least, most) in enumerate(ranges):
+        task.ranges[<int>i].at, task.ranges[<int>i].low, task.ranges[<int>i].high = in_arrays(array), least, most
+    for i, (array, other, weight) in enumerate(distances):
+        if array.size != other.size or array.size > MUJOCO_MOST_DIMS:
+            raise ValueError(f"a distance between points of {array.size} and {other.size} numbers")
+        task.distances[<int>i].from_, task.distances[<int>i].to = in_arrays(array), in_arrays(other)
+        task.distances[<int>i].count, task.distances[<int>i].weight = array.size, weight
     task.num_parts = len(parts)
     for i, (how, array, less, least, most) in enumerate(parts):
         into = &task.parts[<int>i]

@@ -31,6 +31,7 @@ _NAMES = {
     "inverted_double_pendulum_v5.InvertedDoublePendulumEnv": "double_pendulum",
     "reacher_v5.ReacherEnv": "reacher",
     "pusher_v5.PusherEnv": "pusher",
+    "fastes.envs.tasks.mujoco_task.MujocoTask": "described",
 }
 _NUMBERS = {  # field of the task in C -> names of the attribute in Gymnasium's classes, and its value without
     "forward_weight": (("_forward_reward_weight",), 0.0),
@@ -50,7 +51,7 @@ _NORMAL = ("cheetah", "ant", "double_pendulum")  # whose first states have norma
 
 
 def is_robot(kind: type) -> bool:
-    """Return whether a class has the name of one of Gymnasium's robots."""
+    """Return whether a class has the name of one of Gymnasium's robots, or of MujocoTask."""
     return _kind_of(kind) != ""
 
 
@@ -67,7 +68,7 @@ def robot_in_c(env: Any, data: Any = None) -> _core.NativeInstance:
     """Return a robot that steps in C.
 
     Args:
-        env: One of Gymnasium's robots, without wrappers.
+        env: One of Gymnasium's robots, or a MujocoTask, without wrappers.
         data: The MjData that it steps; None for the environment's own.
 
     Raises:
@@ -94,8 +95,9 @@ def robot_in_c(env: Any, data: Any = None) -> _core.NativeInstance:
     if sum(part[1].size for part in parts) != env.observation_space.shape[0]:
         raise ValueError(f"an observation has {env.observation_space.shape[0]} values")
     name = type(env).__name__
+    own = (env.ranges_in(data), env.distances_in(data)) if kind == "described" else ()
     return _core.mujoco_instance(
-        name, kind, numbers, arrays, parts, low, high, model._address, data._address, functions, _clock()
+        name, kind, numbers, arrays, parts, low, high, model._address, data._address, functions, _clock(), *own
     )
 
 
@@ -176,6 +178,8 @@ def _places(kind: str, env: Any, data: Any) -> dict[str, Any]:
     """Return the arrays of a kind of robot, by their names in C."""
     if kind in ("cheetah", "swimmer", "hopper", "walker"):
         return {"position": data.qpos}
+    if kind == "described":
+        return {"position": env.moving_in(data)} if env.moves else {}
     if kind == "ant":
         return {"position": data.body(env._main_body).xpos}
     if kind == "humanoid":
@@ -196,6 +200,8 @@ def _parts(kind: str, env: Any, data: Any) -> list[tuple[str, Any, Any, float, f
         return how, array, less, low, high
 
     qpos, qvel = data.qpos, data.qvel
+    if kind == "described":
+        return [part(array, "clipped", None, *limits) if limits else part(array) for array, *limits in env.observed_in(data)]
     if kind == "double_pendulum":
         angles, force = qpos[1:], data.qfrc_constraint[:1]
         turned = [part(angles, "sin"), part(angles, "cos")]

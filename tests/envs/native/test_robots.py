@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +17,12 @@ import pytest
 from natively import SETTINGS, as_of, assert_same_natively
 from training import train
 
-from fastes import FastES
+from fastes import FastES, MujocoTask
 from fastes.envs.native.twins import Twin, twin_of
 from fastes.rollout.native_episodes import Compared
 
 mujoco = pytest.importorskip("mujoco")
+ASSETS = Path(gymnasium.envs.mujoco.__file__).parent / "assets"
 
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("HalfCheetah-v5", {}),
@@ -185,7 +187,7 @@ def test_another_version_of_gymnasium_is_noticed(monkeypatch: pytest.MonkeyPatch
 
 def test_an_error_of_mujoco_ends_the_episode_and_not_the_process(tmp_path: Path) -> None:
     """With too little memory a contact is an error, which MuJoCo itself ends the process for."""
-    usual = Path(gymnasium.envs.mujoco.__file__).parent / "assets" / "hopper.xml"
+    usual = ASSETS / "hopper.xml"
     said = list[str]()
     for kilobytes in range(4, 40, 2):  # versions of MuJoCo differ in what a reset needs
         scarce = tmp_path / f"hopper{kilobytes}.xml"
@@ -228,3 +230,104 @@ def test_constants_that_are_set_later_count() -> None:
         model.get_env().set_attr("_healthy_z_range", (50.0, 60.0))
         model.learn(30, reset_num_timesteps=False)
         assert {length for _, length in model.last_episodes} == {1}
+
+
+DESCRIBED: list[tuple[str, dict[str, Any]]] = [
+    ("hopper.xml", {}),
+    (
+        "hopper.xml",
+        {
+            "frame_skip": 4,
+            "observe": ["qpos[1:]", ("qvel", -10, 10), "body:torso", "qvel[-1]"],
+            "moves": "body:torso[0]",
+            "forward_reward_weight": 1.5,
+            "ctrl_cost_weight": 1e-3,
+            "healthy": {"qpos[1]": (0.7, 2.0), "qpos[2]": (-0.2, 0.2)},
+            "healthy_reward": 1.0,
+            "reset_noise_scale": 5e-3,
+        },
+    ),
+    (
+        "reacher.xml",
+        {
+            "frame_skip": 2,
+            "observe": ["qpos[:2]", "body:fingertip[:2]"],
+            "distances": [("body:fingertip", "body:target", 1.0), ("body:fingertip[:2]", [0.1, 0.05], 0.5)],
+            "healthy": {"qvel[0]": (-20.0, 20.0)},
+            "healthy_reward": 0.25,
+            "terminate_when_unhealthy": False,
+            "ctrl_cost_weight": 0.1,
+            "reset_noise_scale": 0.1,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("xml", "kwargs"), DESCRIBED)
+def test_a_described_task_has_the_same_bits_in_c(xml: str, kwargs: dict[str, Any]) -> None:
+    compare(MujocoTask(str(ASSETS / xml), **kwargs))
+
+
+def test_a_described_hopper_is_gymnasiums() -> None:
+    described = {
+        "observe": ["qpos[1:]", ("qvel", -10.0, 10.0)],
+        "moves": "qpos[0]",
+        "ctrl_cost_weight": 1e-3,
+        "healthy": {"qpos[1]": (0.7, float("inf")), "qpos[2]": (-0.2, 0.2)},
+        "healthy_reward": 1.0,
+        "reset_noise_scale": 5e-3,
+        "frame_skip": 4,
+    }
+    ours, theirs = MujocoTask(str(ASSETS / "hopper.xml"), **described), gymnasium.make("Hopper-v5").unwrapped
+    draw = np.random.default_rng(0)
+    for seed in range(4):
+        steps = [ours.reset(seed=seed)[0].tobytes() == theirs.reset(seed=seed)[0].tobytes()]
+        over = False
+        while not over:
+            action = draw.uniform(-1.0, 1.0, 3).astype(np.float32)
+            mine, others = ours.step(action), theirs.step(action)
+            steps.append(mine[0].tobytes() == others[0].tobytes() and mine[1:3] == others[1:3])
+            over = bool(others[2])
+        assert len(steps) > 5
+        assert all(steps)
+
+
+def test_a_training_on_a_described_task_has_the_same_bits() -> None:
+    xml, kwargs = DESCRIBED[1]
+    assert_same_natively(lambda: MujocoTask(str(ASSETS / xml), **kwargs), 5, 2, max_episode_steps=50)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"observe": ["qpso"]}, "'qpso' is no place: expected qpos"),
+        ({"observe": []}, "observe has 0 entries: expected 1 to 8"),
+        ({"observe": [("qpos", 1.0)]}, r"observe has \('qpos', 1.0\): expected a place, or"),
+        ({"observe": ["qpos[99]"]}, "has no numbers: qpos has 6"),
+        ({"observe": ["body:trunk"]}, "'body:trunk': .*Invalid name 'trunk'.*torso"),
+        ({"observe": ["sensor:tilt"]}, "'sensor:tilt': Invalid name 'tilt'. Valid names:"),
+        ({"moves": "qpos"}, r"'qpos' has 6 numbers: expected one, such as qpos\[0\]"),
+        ({"healthy": {"body:torso": (0.0, 1.0)}}, "'body:torso' has 3 numbers: expected one"),
+        ({"distances": [("body:torso", [0.0], 1.0)]}, "points of 3 and 1 numbers"),
+        ({"healthy": {f"qpos[{k % 6}]" + " " * k: (0.0, 1.0) for k in range(9)}}, "healthy has 9 entries: expected at most 8"),
+    ],
+)
+def test_a_wrong_description_is_an_error_in_words(kwargs: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        MujocoTask(str(ASSETS / "hopper.xml"), **kwargs)
+
+
+def test_sensors_and_sites_are_places(tmp_path: Path) -> None:
+    (tmp_path / "ball.xml").write_text(
+        "<mujoco><worldbody><body name='ball' pos='0 0 1'><joint name='x' type='slide' axis='1 0 0'/><geom size='0.1'/>"
+        "<site name='top' pos='0 0 0.1'/></body></worldbody><actuator><motor joint='x' ctrlrange='-1 1'/></actuator>"
+        "<sensor><jointvel joint='x'/><framelinacc name='felt' objtype='site' objname='top'/></sensor></mujoco>"
+    )
+    env = MujocoTask(str(tmp_path / "ball.xml"), observe=["site:top", "sensor:felt", "sensordata[0]"], moves="site:top[0]")
+    compare(env)
+    seen = env.reset(seed=0)[0]
+    assert seen.shape == (7,)
+    assert seen[2] == 1.1
+    assert np.array_equal(seen[3:6], env.data.sensordata[1:])
+    again = pickle.loads(pickle.dumps(env))
+    assert again.reset(seed=0)[0].tobytes() == seen.tobytes()

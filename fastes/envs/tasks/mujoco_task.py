@@ -1,0 +1,209 @@
+"""A robot's task as a description: what it sees, what pays, and when it has fallen."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mujoco
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.envs.mujoco import MujocoEnv
+from gymnasium.utils import EzPickle
+
+Float64 = npt.NDArray[np.float64]
+Place = str
+Seen = Place | tuple[Place, float, float]
+Point = Place | Sequence[float]
+
+_PLACE = re.compile(r"(?P<kind>qpos|qvel|sensordata|body:|site:|sensor:)(?P<name>[^\[\]]*)(?:\[(?P<index>-?\d*:?-?\d*)\])?")
+_MOST = 8  # places, ranges, distances, and numbers of a point: C has room for as many
+
+
+class MujocoTask(MujocoEnv, EzPickle):
+    """A task on a MuJoCo model of your own, with the terms that Gymnasium's robots (v5) have. It steps in C.
+
+    A place is a text: `qpos`, `qvel`, `sensordata`, `body:NAME` and `site:NAME` (positions, three numbers), `sensor:NAME`; or
+    some of its numbers, as `qpos[2]`, `qvel[:3]` or `body:torso[0]`.
+
+    In a step the controls are held for `frame_skip` steps of MuJoCo, and the reward is
+
+        forward_reward_weight * (rate of change of `moves`) + (healthy_reward if healthy)
+            - ctrl_cost_weight * sum(action^2) - sum of weight * |from - to| over `distances`.
+    """
+
+    def __init__(
+        self,
+        xml_file: str,
+        *,
+        frame_skip: int = 5,
+        observe: Sequence[Seen] = ("qpos", "qvel"),
+        moves: Place | None = None,
+        forward_reward_weight: float = 1.0,
+        ctrl_cost_weight: float = 0.0,
+        healthy: Mapping[Place, tuple[float, float]] | None = None,
+        healthy_reward: float = 0.0,
+        terminate_when_unhealthy: bool = True,
+        distances: Sequence[tuple[Place, Point, float]] = (),
+        reset_noise_scale: float = 0.01,
+        **rendering: Any,
+    ) -> None:
+        """Load the model.
+
+        Args:
+            xml_file: The model's MJCF file.
+            frame_skip: MuJoCo steps per step.
+            observe: Parts of an observation, one behind the other: places, or (place, low, high) to clip its numbers.
+            moves: A place of one number that is to grow, such as 'qpos[0]'; None for none.
+            forward_reward_weight: Reward for one unit of it per second.
+            ctrl_cost_weight: Cost of the actions' sum of squares.
+            healthy: Places of one number, and the limits between which each has to be.
+            healthy_reward: Reward of a step after which all of them are.
+            terminate_when_unhealthy: Whether the episode ends when one is not.
+            distances: (from, to, weight) each; `to` is a place, or the numbers of a point that does not move.
+            reset_noise_scale: First positions and velocities are the model's, plus uniform numbers of at most this size.
+            **rendering: render_mode, camera_name and what else MujocoEnv takes.
+
+        Raises:
+            OSError: There is no such file.
+            ValueError: MuJoCo cannot read it, or it has no such place, or there are more than eight of one kind.
+        """
+        given = {"frame_skip": frame_skip, "observe": observe, "moves": moves, "healthy": healthy, "distances": distances}
+        given |= {"forward_reward_weight": forward_reward_weight, "ctrl_cost_weight": ctrl_cost_weight}
+        given |= {"healthy_reward": healthy_reward, "terminate_when_unhealthy": terminate_when_unhealthy}
+        path = os.path.abspath(os.path.expanduser(xml_file))
+        EzPickle.__init__(self, path, reset_noise_scale=reset_noise_scale, **given, **rendering)
+        self._forward_reward_weight, self._ctrl_cost_weight = float(forward_reward_weight), float(ctrl_cost_weight)
+        self._healthy_reward, self._terminate_when_unhealthy = float(healthy_reward), bool(terminate_when_unhealthy)
+        self._reset_noise_scale = float(reset_noise_scale)
+        self.observe: tuple[tuple[Any, ...], ...] = tuple((each,) if isinstance(each, str) else tuple(each) for each in observe)
+        self.moves, self.healthy = moves, dict(healthy or {})
+        self.distances = tuple(
+            (start, end if isinstance(end, str) else np.array(end, dtype=np.float64), float(weight))
+            for start, end, weight in distances
+        )
+        MujocoEnv.__init__(self, path, frame_skip, None, **rendering)
+        modes = ["human", "rgb_array", "depth_array", "rgbd_tuple"]
+        self.metadata = {"render_modes": modes, "render_fps": round(1.0 / self.dt)}
+        self._check()
+        self._seen, self._ranges = self.observed_in(self.data), self.ranges_in(self.data)
+        self._distances = self.distances_in(self.data)
+        self._moving = self.moving_in(self.data) if self.moves else None
+        size = sum(array.size for array, *_ in self._seen)
+        self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
+
+    # --- the task's numbers in MuJoCo's memory; data: an MjData of its model --------------------------------------------
+
+    def observed_in(self, data: Any) -> list[tuple[Any, ...]]:
+        """Return the parts of an observation: an array, and its limits if it has some."""
+        return [(self._at(data, place), *map(float, limits)) for place, *limits in self.observe]
+
+    def moving_in(self, data: Any) -> Float64:
+        """Return the number that is to grow, float64 (1,)."""
+        return self._at(data, self.moves or "")
+
+    def ranges_in(self, data: Any) -> list[tuple[Float64, float, float]]:
+        """Return numbers, float64 (1,), and the limits between which each has to be."""
+        return [(self._at(data, place), float(low), float(high)) for place, (low, high) in self.healthy.items()]
+
+    def distances_in(self, data: Any) -> list[tuple[Float64, Float64, float]]:
+        """Return pairs of points, float64 (n,), and the weights of their distances."""
+        return [
+            (self._at(data, start), self._at(data, end) if isinstance(end, str) else end, weight)
+            for start, end, weight in self.distances
+        ]
+
+    def _at(self, data: Any, place: Place) -> Float64:
+        """Return a view of a place.
+
+        Raises:
+            ValueError: The model has no such place.
+        """
+        found = _PLACE.fullmatch(place)
+        if found is None:
+            raise ValueError(f"{place!r} is no place: expected qpos, qvel, sensordata, body:NAME, site:NAME or sensor:NAME")
+        kind, name = found["kind"], found["name"]
+        if kind.endswith(":"):
+            try:
+                whole = _named(self.model, data, kind, name)
+            except KeyError as error:
+                raise ValueError(f"{place!r}: {error.args[0]}") from error
+        else:
+            whole = getattr(data, kind)
+        first, colon, past = (found["index"] or ":").partition(":")
+        begin = int(first) if first else 0
+        end = (int(past) if past else None) if colon else (begin + 1 or None)
+        part: Float64 = whole[begin:end]
+        is_unknown = bool(name) and not kind.endswith(":")
+        if is_unknown or not part.size:
+            raise ValueError(f"{place!r} has no numbers: {kind}{name} has {whole.size}")
+        return part
+
+    def _check(self) -> None:
+        for what, count in {
+            "observe": len(self.observe),
+            "healthy": len(self.healthy),
+            "distances": len(self.distances),
+        }.items():
+            if count > _MOST or (what == "observe" and not count):
+                raise ValueError(f"{what} has {count} entries: expected {'1 to ' if what == 'observe' else 'at most '}{_MOST}")
+        if unfit := [each for each in self.observe if len(each) not in (1, 3)]:
+            raise ValueError(f"observe has {unfit[0]!r}: expected a place, or (place, low, high)")
+        for place in (*self.healthy, *([self.moves] if self.moves else [])):
+            if (size := self._at(self.data, place).size) != 1:
+                raise ValueError(f"{place!r} has {size} numbers: expected one, such as {place}[0]")
+        for start, end, _ in self.distances_in(self.data):
+            if start.size != end.size or start.size > _MOST:
+                raise ValueError(
+                    f"a distance between points of {start.size} and {end.size} numbers: expected as many, at most {_MOST}"
+                )
+
+    # --- the environment --------------------------------------------------------------------------------------------
+
+    @property
+    def is_healthy(self) -> bool:
+        return all(low < array[0] < high for array, low, high in self._ranges)
+
+    def reset_model(self) -> Float64:
+        low, high = -self._reset_noise_scale, self._reset_noise_scale
+        qpos = self.init_qpos + self.np_random.uniform(low, high, self.model.nq)
+        qvel = self.init_qvel + self.np_random.uniform(low, high, self.model.nv)
+        self.set_state(qpos, qvel)  # type: ignore[no-untyped-call]
+        return self._observation()
+
+    def step(self, action: npt.NDArray[np.float32]) -> Any:
+        action, moving = np.asarray(action, dtype=np.float32), self._moving
+        before = 0.0 if moving is None else float(moving[0])
+        self.do_simulation(action, self.frame_skip)
+        speed = 0.0 if moving is None else (float(moving[0]) - before) / self.dt
+        forward, healthy = self._forward_reward_weight * speed, self.is_healthy
+        alive = self._healthy_reward if healthy else 0.0
+        control = float(np.float32(self._ctrl_cost_weight) * np.sum(np.square(action)))
+        reward, apart = forward + alive - control, 0.0
+        for start, end, weight in self._distances:
+            cost = weight * float(np.linalg.norm(start - end))
+            reward, apart = reward - cost, apart + cost
+        info = {"reward_forward": forward, "reward_survive": alive, "reward_ctrl": -control, "reward_distance": -apart}
+        if self.render_mode == "human":
+            self.render()  # type: ignore[no-untyped-call]
+        return self._observation(), reward, not healthy and self._terminate_when_unhealthy, False, info
+
+    def _observation(self) -> Float64:
+        return np.concatenate([np.clip(array, *limits) if limits else array for array, *limits in self._seen])
+
+
+def _named(model: Any, data: Any, kind: str, name: str) -> Float64:
+    """Return the position of a body or a site, or the values of a sensor. Raises KeyError if there is none of this name."""
+    if kind == "body:":
+        return data.xpos[model.body(name).id]  # type: ignore[no-any-return]
+    if kind == "site:":
+        return data.site_xpos[model.site(name).id]  # type: ignore[no-any-return]
+    sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
+    if sensor < 0:
+        names = [model.sensor(number).name for number in range(model.nsensor)]
+        raise KeyError(f"Invalid name '{name}'. Valid names: {names}")
+    first, size = int(model.sensor_adr[sensor]), int(model.sensor_dim[sensor])
+    return data.sensordata[first : first + size]  # type: ignore[no-any-return]
