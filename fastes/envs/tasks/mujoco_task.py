@@ -35,6 +35,8 @@ class MujocoTask(MujocoEnv, EzPickle):
             - ctrl_cost_weight * sum(action^2) - sum of weight * |from - to| over `distances`.
     """
 
+    metadata: dict[str, Any] = {"render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"]}  # noqa: RUF012
+
     def __init__(
         self,
         xml_file: str,
@@ -86,8 +88,7 @@ class MujocoTask(MujocoEnv, EzPickle):
             for start, end, weight in distances
         )
         MujocoEnv.__init__(self, path, frame_skip, None, **rendering)
-        modes = ["human", "rgb_array", "depth_array", "rgbd_tuple"]
-        self.metadata = {"render_modes": modes, "render_fps": round(1.0 / self.dt)}
+        self.metadata = {**self.metadata, "render_fps": round(1.0 / self.dt)}
         self._check()
         self._seen, self._ranges = self.observed_in(self.data), self.ranges_in(self.data)
         self._distances = self.distances_in(self.data)
