@@ -92,3 +92,27 @@ FASTES_ENV(Older) = WALK(FASTES_ENV_VERSION - 1);
 FASTES_ENV(Unfinished) = {.version = FASTES_ENV_VERSION, .observation = FASTES_BOX(FASTES_FLOAT32, 1, 0, 1)};
 FASTES_ENV(Whole) = {.version = FASTES_ENV_VERSION, .observation = FASTES_BOX(FASTES_INT64, 1, 0, 1),
                      .action = FASTES_DISCRETE(2), .reset = reset, .step = step};
+
+/* A picture whose brightest column says what to do. */
+typedef struct { fastes_random *random; int32_t bright, steps; } picture;
+
+static int draw_picture(void *state, fastes_random *random, void *observation) {
+    picture *s = state;
+    if (random) s->random = random;
+    s->bright = (int32_t)(fastes_random_bits(s->random) % 2);
+    memset(observation, 20, 12 * 12);
+    for (int row = 0; row < 12; row++) memset((uint8_t *)observation + 12 * row + 6 * s->bright, 200, 6);
+    return 0;
+}
+
+static int look(void *state, const void *action, void *observation, double *reward, uint8_t *terminated, uint8_t *truncated) {
+    picture *s = state;
+    *reward = *(const int64_t *)action == s->bright;
+    *terminated = ++s->steps % 10 == 0;
+    (void)truncated;
+    return draw_picture(state, NULL, observation);
+}
+
+FASTES_ENV(Picture) = {.version = FASTES_ENV_VERSION, .state_size = sizeof(picture),
+                       .observation = {FASTES_UINT8, 3, {12, 12, 1}, 0, 255, NULL, NULL, 0}, .action = FASTES_DISCRETE(2),
+                       .reset = draw_picture, .step = look};

@@ -66,6 +66,11 @@ ONCE = (
     "tests/test_determinism.py::test_kernel_variants_change_no_bit",
     "tests/test_determinism.py::test_table_filled_in_parts_equals_a_table_filled_at_once",
     "tests/test_determinism.py::test_strategy_reproduces_its_golden_values",
+    "tests/envs/native/test_twins.py",
+    "tests/envs/native/test_robots.py",
+    "tests/envs/native/test_native_env.py::test_a_training_in_c_has_the_bits_of_one_in_python",
+    "tests/envs/native/test_native_env.py::test_functions_by_address",
+    "tests/envs/native/test_native_env.py::test_successes_are_told",
 )
 
 CANARY = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from native_library import HERE, compiled, needs_compiler
 from natively import SETTINGS
 from training import Result, assert_same_records, theta_of, train
 
-from fastes import FastES, FastESError, NativeEnv, WorkerError, WorkerTimeout
+from fastes import FastES, FastESError, NativeEnv, WorkerError, WorkerTimeout, get_include
 from fastes.envs.native import native_env
 
 pytestmark = needs_compiler
@@ -121,6 +122,62 @@ def test_a_training_in_c_has_the_bits_of_one_in_python(walk: str, n_workers: int
 
     in_c, in_python = (train(env, 3, n_workers, **SETTINGS, **more) for env in (walk, wrapped))
     assert_same_bits(in_c, in_python)
+
+
+def test_pictures_are_seen(library: str) -> None:
+    settings = {**SETTINGS, "policy": "CnnPolicy", "policy_kwargs": {"cnn": [[4, 3, 1]], "net_arch": []}}
+    picture = f"{library}:Picture"
+    in_c, in_python = (train(env, 3, 0, **settings) for env in (picture, lambda: InPython(NativeEnv(picture))))
+    assert_same_bits(in_c, in_python)
+    assert {record.episode_length for record in in_c.records} == {10.0}
+    assert 0.0 < in_c.records[0].return_mean < 10.0
+
+
+def test_c_plus_plus_may_use_the_header(tmp_path: Path) -> None:
+    if not shutil.which("c++"):
+        pytest.skip("there is no C++ compiler")
+    source = tmp_path / "still.cpp"
+    source.write_text(
+        "#include <fastes_env.h>\n"
+        "static int reset(void *, fastes_random *random, void *seen) {\n"
+        "    *static_cast<double *>(seen) = fastes_normal(random);\n    return 0;\n}\n"
+        "static int step(void *, const void *action, void *, double *reward, uint8_t *over, uint8_t *) {\n"
+        "    *reward = *static_cast<const float *>(action);\n    *over = 1;\n    return 0;\n}\n"
+        "FASTES_ENV(Still) = {\n    .version = FASTES_ENV_VERSION,\n"
+        "    .observation = FASTES_BOX(FASTES_FLOAT64, 1, -INFINITY, INFINITY),\n"
+        "    .action = FASTES_BOX(FASTES_FLOAT32, 1, -1, 1), .reset = reset, .step = step,\n};\n"
+    )
+    library = str(tmp_path / "still.so")
+    command = ["c++", "-std=c++20", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{get_include()}", str(source), "-o", library]
+    subprocess.run(command, check=True, timeout=120)
+    with NativeEnv(f"{library}:Still") as env:
+        env.reset(seed=0)
+        assert env.step(np.full(1, 0.5, np.float32))[1:4] == (0.5, True, False)
+
+
+def test_functions_of_numba() -> None:
+    numba = pytest.importorskip("numba")
+    pointer = numba.types.voidptr
+
+    def compiled_by_numba() -> NativeEnv:
+        @numba.cfunc(numba.int32(pointer, pointer, pointer))
+        def reset(state: Any, random: Any, observation: Any) -> int:
+            numba.carray(observation, 1, numba.float64)[0] = 1.0
+            return 0
+
+        @numba.cfunc(numba.int32(pointer, pointer, pointer, pointer, pointer, pointer))
+        def step(state: Any, action: Any, observation: Any, reward: Any, terminated: Any, truncated: Any) -> int:
+            seen = numba.carray(observation, 1, numba.float64)
+            seen[0] *= 0.5
+            numba.carray(reward, 1, numba.float64)[0] = numba.carray(action, 1, numba.float32)[0]
+            numba.carray(terminated, 1, numba.uint8)[0] = seen[0] < 0.01
+            return 0
+
+        return NativeEnv.from_functions(reset, step, spaces.Box(-1.0, 1.0, (1,), np.float64), spaces.Box(-1.0, 1.0, (1,)))
+
+    with FastES(compiled_by_numba, n_workers=1, native="on", **SETTINGS) as model:
+        model.learn(200)
+        assert {length for _, length in model.last_episodes} == {7}
 
 
 def test_successes_are_told(walk: str) -> None:
