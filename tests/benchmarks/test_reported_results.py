@@ -6,7 +6,7 @@ import argparse
 import math
 import re
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,8 @@ import pytest
 from benchmarks.csv_records import read_records
 from benchmarks.learning import race
 from benchmarks.learning.courses import COURSES, RACED
+from benchmarks.learning.own_task_run import Row, read_tasks
+from benchmarks.learning.own_tasks import score_all
 from benchmarks.learning.preset_run import Result
 from benchmarks.learning.presets import results_of_today
 from benchmarks.learning.reports.thresholds import OURS, first_reached
@@ -186,19 +188,6 @@ def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
 
 # --- environments without a preset --------------------------------------------------------------------------------------
 
-GENERAL = "linear-clip"  # the alternative that the preset `general` was made of
-FIRST_TUNING_SEED = 1000  # the alternatives were compared on this seed and later ones
-HIGHEST_SCORE = 1.1
-
-
-class Trained(NamedTuple):
-    """A training of the study of defaults; score: its mean return."""
-
-    env: str
-    alternative: str
-    seed: int
-    score: float
-
 
 class Worth(NamedTuple):
     """The returns of a task that score 0 and 1."""
@@ -206,9 +195,6 @@ class Worth(NamedTuple):
     timesteps: int
     nothing: float
     full: float
-
-    def score(self, mean_return: float) -> float:
-        return min(max((mean_return - self.nothing) / (self.full - self.nothing), 0.0), HIGHEST_SCORE)
 
 
 def tasks_of(part: str) -> dict[str, Worth]:
@@ -226,33 +212,35 @@ def test_a_score_of_one_is_what_the_preset_reaches() -> None:
     )
 
 
-def test_the_page_of_presets_has_what_one_recipe_reaches() -> None:
-    """Medians and worst seeds of the study's tests, their scores over all tasks, and the sentence that counts them."""
-    columns = (GENERAL, "default", "preset")
-    returns: dict[str, dict[str, list[float]]] = {name: defaultdict(list) for name in columns}
-    for row in read_records(RESULTS / "studies" / "defaults" / "defaults.csv", Trained):
-        if row.seed < FIRST_TUNING_SEED and row.alternative in returns:
-            returns[row.alternative][row.env].append(row.score)
-    _, _, page = (ROOT / "docs" / "presets.md").read_text().partition("## What one recipe reaches without a race")
-    lines = re.findall(r"^\| (\S+-v\d|score over all \d+) \|.*?\| (.*) \|$", page.partition("\n## ")[0], re.MULTILINE)
-    order: Counter[str] = Counter()
-    for tasks in (tasks_of("choose"), tasks_of("test")):
-        for env in tasks:
-            assert lines[0][0] == env
-            cells = lines.pop(0)[1].split("|")
-            for cell, name in zip(cells, columns, strict=True):
-                found = returns[name][env]
-                assert numbers(cell) == (rounded(cell, (statistics.median(found), min(found))) if found else [])
-            general, default = (float(numbers(cell)[0].replace(",", "")) for cell in cells[:2])
-            order["better" if general > default else "worse" if general < default else "equal"] += 1
-        assert lines[0][0] == f"score over all {len(tasks)}"
-        for cell, name in zip(lines.pop(0)[1].split("|"), columns, strict=True):
-            scores = [[task.score(each) for each in found] for env, task in tasks.items() if (found := returns[name][env])]
-            overall = statistics.fmean(map(statistics.median, scores)), statistics.fmean(map(min, scores))
-            assert numbers(cell)[:2] == rounded(cell, overall)
-    words = {3: "three", 7: "seven", 10: "ten"}
-    better, worse, equal = (words[order[each]] for each in ("better", "worse", "equal"))
-    assert f"better than `default` on {better} of the twenty tasks, worse on {worse} and equal on {equal}." in page
+def test_the_page_of_presets_has_what_a_race_reaches() -> None:
+    """Means of scores over the groups of tasks, returns and CPU seconds of those held out, and what the page says of them."""
+    tasks, rows = read_tasks(), read_records(RESULTS / "studies" / "own_tasks.csv", Row)
+    scores = score_all(rows, tasks)
+    _, _, page = (ROOT / "docs" / "presets.md").read_text().partition("## What a race reaches")
+    page = page.partition("\n## ")[0]
+    groups = re.findall(r"^\| (?:chosen on|held out): .* \| (\d+) \| (.*) \|$", page, re.MULTILINE)
+    for group, (count, cell) in zip(dict.fromkeys(task.group for task in tasks.values()), groups, strict=True):
+        found = [scores[name, "auto"] for name, task in tasks.items() if task.group == group]
+        assert int(count) == len(found)
+        assert cell == "{:.2f} ({:.2f})".format(*map(statistics.fmean, zip(*found, strict=True)))
+    held = [name for name, task in tasks.items() if task.split == "held out"]
+    lines = {name: cells.split("|") for name, cells in re.findall(r"^\| (\S+-v\d) \|(.*)\|$", page, re.MULTILINE)}
+    assert list(lines) == held
+    methods = ("auto", "auto@ppo", "cma", "ars", "ppo")
+    for name, (steps, zero, *cells, seconds, seconds_of_ppo) in lines.items():
+        assert (int(steps.replace(",", "")), float(zero.replace(",", ""))) == (
+            tasks[name].steps,
+            pytest.approx(tasks[name].zero, rel=0.01, abs=0.01),
+        )
+        for cell, method in zip(cells, methods, strict=True):
+            found = [row.score for row in rows if (row.task, row.method) == (name, method)]
+            assert numbers(cell) == (rounded(cell, (statistics.median(found), min(found))) if found else [])
+            assert len(found) == (3 if method == "auto" else len(numbers(cell)))
+        for cell, method in ((seconds, "auto"), (seconds_of_ppo, "ppo")):
+            assert float(cell) == round(statistics.median(r.cpu for r in rows if (r.task, r.method) == (name, method)))
+    timed = [scores[name, "auto@ppo"][0] / scores[name, "ppo"][0] for name in held if (name, "auto@ppo") in scores]
+    assert sorted(ratio >= 1.0 for ratio in timed) == [False] * 3 + [True] * 2  # five, of which two are ahead
+    assert [round(ratio, 1) for ratio in timed if 0.8 <= ratio < 1.0] == [0.9]
 
 
 def numbers(cell: str) -> list[str]:
