@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from fastes.env_check import EnvCheck, check_env
     from fastes.envs.native.native_env import NativeEnv, get_include
-    from fastes.envs.tasks.mujoco_task import MujocoTask
+    from fastes.envs.tasks.mujoco_task import MujocoTask as MujocoTask
     from fastes.errors import (
         CheckpointError,
         CheckpointMismatch,
@@ -60,7 +60,7 @@ _HOMES = {
     "train_seeds": "seeds",
 }
 
-__all__ = [
+__all__ = [  # without MujocoTask: a star import has to work without MuJoCo
     "CallablePolicy",
     "Callback",
     "CheckpointError",
@@ -72,7 +72,6 @@ __all__ = [
     "EvolutionStrategy",
     "FastES",
     "FastESError",
-    "MujocoTask",
     "NativeEnv",
     "Settings",
     "TorchPolicy",

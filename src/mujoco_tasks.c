@@ -149,7 +149,8 @@ static double no_time(void) { return 0; }
 /* Does work in MuJoCo. Returns 1 if that ended with an error.
  *
  * MuJoCo's package has each part of a step timed, for a profile in data.timer that takes a sixth of the step itself: in C it is not
- * kept. The package's clock alone is exchanged, and for a function: other threads may be about to call it. */
+ * kept. The package's clock alone is exchanged, and for a function: other threads may be about to call it. It is the process's: a step
+ * that another thread takes meanwhile is not timed, either, or wrongly. */
 static int in_mujoco(const mujoco_task *t, void (*work)(const mujoco_task *)) {
     jmp_buf here;
     int failed = 0;

@@ -57,7 +57,7 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
         raise ValueError(f"{len(parts)} parts of an observation and {arrays['ctrl'].size} actuators are more than C has room for")
     if arrays["init_qpos"].size != arrays["qpos"].size or arrays["init_qvel"].size != arrays["qvel"].size:
         raise ValueError("init_qpos or init_qvel has another size than qpos or qvel")
-    if 6 * numbers["num_bodies"] > FASTES_MOST_SUMMED:
+    if numbers["reads_forces"] and 6 * numbers["num_bodies"] > FASTES_MOST_SUMMED:
         raise ValueError(f"{numbers['num_bodies']} bodies are more than C has room for")
     definition = MujocoDefinition(sum(part[1].size for part in parts), low, high, (arrays, parts, ranges, distances))
     made = NativeInstance(<size_t>&(<MujocoDefinition>definition).env, name, {}, definition)

@@ -249,6 +249,7 @@ cdef class NativeInstance:
         """
         if not self.reads(actor):
             raise ValueError(f"{self.name} and the policy differ in spaces")
+        self.check_free()  # before `e`, which an episode that plays reads
         self.e.limit, self.e.max_steps = limit, max_steps
         self.e.leave = NULL if leave is None else <int64_t *>&leave[0]
         self.play_out(actor)
@@ -322,6 +323,10 @@ cdef class NativeJobs:
         self.returns, self.successes, self.lengths, self.cuts = slot.returns, slot.successes, slot.lengths, slot.cuts
         self.moments, self.masks = slot.moments, slot.masks
         check_length("theta", self.theta.shape[0], actor.num_params)
+        check_length("episode", self.episode.shape[0], 1)
+        check_length("leave", self.leave.shape[0], 1)
+        if self.num_pairs:
+            check_length("moments", self.moments.shape[2], actor.obs_size)
 
     def play(self, int64_t job, double sigma, bint normalize, int64_t max_steps, double action_noise, bint sample, int64_t episodes):
         """Play a job and write its results, but for its time and its flag.
@@ -338,6 +343,7 @@ cdef class NativeJobs:
         cdef int64_t pair = job // 2, number, length = 0, cuts = 0, n = self.theta.shape[0]
         cdef bint is_candidate = self.num_pairs > 0
         cdef double total = 0.0, successes = 0.0
+        cdef float scale
         cdef fastes_episode *e = &self.instance.e
         if not 0 <= job < self.returns.shape[0] or (is_candidate and episodes > self.env_seed.shape[1]):
             raise ValueError(f"job {job} of {episodes} episodes is out of range")
@@ -346,7 +352,9 @@ cdef class NativeJobs:
             memcpy(&self.actor.params[0], &self.theta[0], n * sizeof(float))
         else:
             check_slice(self.noise_index[pair], n, self.noise.shape[0], "noise_index")
-            kernels.perturb(&self.actor.params[0], &self.theta[0], &self.noise[self.noise_index[pair]], <float>(sigma if job % 2 == 0 else -sigma), n)
+            scale = <float>(sigma if job % 2 == 0 else -sigma)
+            with nogil:
+                kernels.perturb(&self.actor.params[0], &self.theta[0], &self.noise[self.noise_index[pair]], scale, n)
         self.actor.count_moments(is_candidate and normalize)
         for number in range(episodes):
             self.episode[0] = number

@@ -97,7 +97,7 @@ class _Player:
     def _made_for(self, slot: RequestSlot) -> _core.NativeJobs | None:
         layout, twin = slot.layout, self.twin
         is_plain = not (layout.num_sigmas or layout.window_size or layout.info_bytes or self.needs_reference)
-        if twin is None or twin.whole is not None or not is_plain or "action_mask" in twin.instance.info_names:
+        if twin is None or twin.whole is not None or not is_plain or has_mask(dict.fromkeys(twin.instance.info_names)):
             return None
         row = self._row
         return _core.NativeJobs(slot, twin.instance, self.actor, twin.limit, row[EPISODE : EPISODE + 1], row[LEAVE : LEAVE + 1])
@@ -180,7 +180,8 @@ class JobRunner:
         scalars = self._begin(player, slot, ticket)
         in_c = player.jobs_in_c(slot) if self.plays_natively(slot) else None
         if in_c is not None:
-            in_c.play(job, scalars.sigma, player.needs.normalize_obs, *scalars.episodes)
+            with self._copies_end:
+                in_c.play(job, scalars.sigma, player.needs.normalize_obs, *scalars.episodes)
         else:
             self._run_in_python(player, slot, job, scalars, on_penalty)
         self._episodes += scalars.episodes.per_candidate if candidate else 1

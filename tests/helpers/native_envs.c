@@ -2,19 +2,21 @@
 #include <fastes_env.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef struct {
     fastes_random *random;
-    double at, steps, fails_at, waits, hangs_at, shift;
+    double at, steps, fails_at, waits, hangs_at, forks_at, shift;
 } walk;
 
 static int make(void *state, const fastes_option *options, int32_t num_options) {
     walk *s = state;
-    s->fails_at = s->hangs_at = -1;
+    s->fails_at = s->hangs_at = s->forks_at = -1;
     for (int32_t i = 0; i < num_options; i++) {
         const char *name = options[i].name;
         if (!strcmp(name, "fails_at")) s->fails_at = options[i].number;
         else if (!strcmp(name, "hangs_at")) s->hangs_at = options[i].number;
+        else if (!strcmp(name, "forks_at")) s->forks_at = options[i].number;
         else if (!strcmp(name, "waits")) s->waits = options[i].number;
         else if (!strcmp(name, "way")) s->shift = strcmp(options[i].text, "left") ? 1 : -1;
         else return 2;
@@ -45,6 +47,7 @@ static int step(void *state, const void *action, void *observation, double *rewa
         nanosleep(&t, NULL);
     }
     while (s->steps == s->hangs_at) nanosleep(&(struct timespec){0, 1000000}, NULL);
+    if (s->steps == s->forks_at && fork() < 0) return 8;
     if (s->steps == s->fails_at) return 7;
     s->at += 0.1 * ((const float *)action)[0] + 0.01 * fastes_normal(s->random);
     seen[0] = s->at;

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import mujoco
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
-from gymnasium.envs.mujoco import MujocoEnv
 from gymnasium.utils import EzPickle
+
+from fastes.system.installation import install_command
+
+try:
+    import mujoco
+    from gymnasium.envs.mujoco import MujocoEnv
+except ImportError as error:
+    raise ImportError(f"MujocoTask needs MuJoCo: {install_command('mujoco')} ({error})") from error
 
 Float64 = npt.NDArray[np.float64]
 Place = str
 Seen = Place | tuple[Place, float, float]
 Point = Place | Sequence[float]
 
-_PLACE = re.compile(r"(?P<kind>qpos|qvel|sensordata|body:|site:|sensor:)(?P<name>[^\[\]]*)(?:\[(?P<index>-?\d*:?-?\d*)\])?")
+_PLACE = re.compile(
+    r"(?:(?P<array>qpos|qvel|sensordata)|(?P<kind>body|site|sensor):(?P<name>[^\[\]]+))"
+    r"(?:\[(?P<index>-?\d+|(?:-?\d+)?:(?:-?\d+)?)\])?"
+)
+_EXPECTED = (
+    "expected qpos, qvel, sensordata, body:NAME, site:NAME or sensor:NAME, or some of its numbers, such as qpos[2] or qvel[:3]"
+)
 _MOST = 8  # places, ranges, distances, and numbers of a point: C has room for as many
 
 
@@ -71,28 +84,37 @@ class MujocoTask(MujocoEnv, EzPickle):
 
         Raises:
             OSError: There is no such file.
-            ValueError: MuJoCo cannot read it, or it has no such place, or there are more than eight of one kind.
+            ValueError: MuJoCo cannot read it, an actuator has no range, there is no such place, or an argument cannot be used.
+                A point, `observe`, `healthy` and `distances` have eight entries at most.
+            TypeError: frame_skip is not a whole number.
         """
-        given = {"frame_skip": frame_skip, "observe": observe, "moves": moves, "healthy": healthy, "distances": distances}
-        given |= {"forward_reward_weight": forward_reward_weight, "ctrl_cost_weight": ctrl_cost_weight}
-        given |= {"healthy_reward": healthy_reward, "terminate_when_unhealthy": terminate_when_unhealthy}
-        path = os.path.abspath(os.path.expanduser(xml_file))
-        EzPickle.__init__(self, path, reset_noise_scale=reset_noise_scale, **given, **rendering)
+        self._observe = _observed(observe)
+        self._moves = None if moves is None else _place("moves", moves)
+        self._healthy = {_place("healthy", place): _limits("healthy", limits) for place, limits in dict(healthy or {}).items()}
+        self._distances = _pairs(distances)
+        for what, count in (
+            ("observe", len(self._observe)),
+            ("healthy", len(self._healthy)),
+            ("distances", len(self._distances)),
+        ):
+            if count > _MOST or (what == "observe" and not count):
+                raise ValueError(f"{what} has {count} entries: expected {'1 to ' if what == 'observe' else 'at most '}{_MOST}")
+        if (frame_skip := operator.index(frame_skip)) < 1:
+            raise ValueError(f"frame_skip = {frame_skip}: expected 1 or more")
         self._forward_reward_weight, self._ctrl_cost_weight = float(forward_reward_weight), float(ctrl_cost_weight)
         self._healthy_reward, self._terminate_when_unhealthy = float(healthy_reward), bool(terminate_when_unhealthy)
         self._reset_noise_scale = float(reset_noise_scale)
-        self.observe: tuple[tuple[Any, ...], ...] = tuple((each,) if isinstance(each, str) else tuple(each) for each in observe)
-        self.moves, self.healthy = moves, dict(healthy or {})
-        self.distances = tuple(
-            (start, end if isinstance(end, str) else np.array(end, dtype=np.float64), float(weight))
-            for start, end, weight in distances
-        )
+        given = {"frame_skip": frame_skip, "observe": self._observe, "moves": moves, "healthy": self._healthy}
+        given |= {"distances": self._distances, "reset_noise_scale": self._reset_noise_scale}
+        given |= {"forward_reward_weight": self._forward_reward_weight, "ctrl_cost_weight": self._ctrl_cost_weight}
+        given |= {"healthy_reward": self._healthy_reward, "terminate_when_unhealthy": self._terminate_when_unhealthy}
+        path = os.path.abspath(os.path.expanduser(xml_file))
+        EzPickle.__init__(self, path, **given, **rendering)
         MujocoEnv.__init__(self, path, frame_skip, None, **rendering)
         self.metadata = {**self.metadata, "render_fps": round(1.0 / self.dt)}
-        self._check()
+        self._check_actuators()
         self._seen, self._ranges = self.observed_in(self.data), self.ranges_in(self.data)
-        self._distances = self.distances_in(self.data)
-        self._moving = self.moving_in(self.data) if self.moves else None
+        self._apart, self._moving = self.distances_in(self.data), self.moving_in(self.data)
         size = sum(array.size for array, *_ in self._seen)
         self.observation_space = spaces.Box(-np.inf, np.inf, (size,), np.float64)
 
@@ -100,22 +122,32 @@ class MujocoTask(MujocoEnv, EzPickle):
 
     def observed_in(self, data: Any) -> list[tuple[Any, ...]]:
         """Return the parts of an observation: an array, and its limits if it has some."""
-        return [(self._at(data, place), *map(float, limits)) for place, *limits in self.observe]
+        return [(self._at(data, place), *limits) for place, *limits in self._observe]
 
-    def moving_in(self, data: Any) -> Float64:
-        """Return the number that is to grow, float64 (1,)."""
-        return self._at(data, self.moves or "")
+    def moving_in(self, data: Any) -> Float64 | None:
+        """Return the number that is to grow, float64 (1,); None for none."""
+        return None if self._moves is None else self._number(data, self._moves)
 
     def ranges_in(self, data: Any) -> list[tuple[Float64, float, float]]:
         """Return numbers, float64 (1,), and the limits between which each has to be."""
-        return [(self._at(data, place), float(low), float(high)) for place, (low, high) in self.healthy.items()]
+        return [(self._number(data, place), *limits) for place, limits in self._healthy.items()]
 
     def distances_in(self, data: Any) -> list[tuple[Float64, Float64, float]]:
         """Return pairs of points, float64 (n,), and the weights of their distances."""
-        return [
-            (self._at(data, start), self._at(data, end) if isinstance(end, str) else end, weight)
-            for start, end, weight in self.distances
-        ]
+        found = []
+        for start, end, weight in self._distances:
+            one, other = self._at(data, start), self._at(data, end) if isinstance(end, str) else np.array(end)
+            if one.size != other.size or one.size > _MOST:
+                numbers = f"{one.size} and {other.size} numbers: expected as many, at most {_MOST}"
+                raise ValueError(f"distances has {start!r} and {end!r}, points of {numbers}")
+            found.append((one, other, weight))
+        return found
+
+    def _number(self, data: Any, place: Place) -> Float64:
+        part = self._at(data, place)
+        if part.size != 1:
+            raise ValueError(f"{place!r} has {part.size} numbers: expected one, such as {place.partition('[')[0]}[0]")
+        return part
 
     def _at(self, data: Any, place: Place) -> Float64:
         """Return a view of a place.
@@ -125,42 +157,28 @@ class MujocoTask(MujocoEnv, EzPickle):
         """
         found = _PLACE.fullmatch(place)
         if found is None:
-            raise ValueError(f"{place!r} is no place: expected qpos, qvel, sensordata, body:NAME, site:NAME or sensor:NAME")
-        kind, name = found["kind"], found["name"]
-        if kind.endswith(":"):
+            raise ValueError(f"{place!r} is no place: {_EXPECTED}")
+        if found["array"]:
+            whole = getattr(data, found["array"])
+        else:
             try:
-                whole = _named(self.model, data, kind, name)
+                whole = _named(self.model, data, found["kind"], found["name"])
             except KeyError as error:
                 raise ValueError(f"{place!r}: {error.args[0]}") from error
-        else:
-            whole = getattr(data, kind)
         first, colon, past = (found["index"] or ":").partition(":")
         begin = int(first) if first else 0
         end = (int(past) if past else None) if colon else (begin + 1 or None)
         part: Float64 = whole[begin:end]
-        is_unknown = bool(name) and not kind.endswith(":")
-        if is_unknown or not part.size:
-            raise ValueError(f"{place!r} has no numbers: {kind}{name} has {whole.size}")
+        if not part.size:
+            raise ValueError(f"{place!r} has no numbers: {place.partition('[')[0]} has {whole.size}")
         return part
 
-    def _check(self) -> None:
-        for what, count in {
-            "observe": len(self.observe),
-            "healthy": len(self.healthy),
-            "distances": len(self.distances),
-        }.items():
-            if count > _MOST or (what == "observe" and not count):
-                raise ValueError(f"{what} has {count} entries: expected {'1 to ' if what == 'observe' else 'at most '}{_MOST}")
-        if unfit := [each for each in self.observe if len(each) not in (1, 3)]:
-            raise ValueError(f"observe has {unfit[0]!r}: expected a place, or (place, low, high)")
-        for place in (*self.healthy, *([self.moves] if self.moves else [])):
-            if (size := self._at(self.data, place).size) != 1:
-                raise ValueError(f"{place!r} has {size} numbers: expected one, such as {place}[0]")
-        for start, end, _ in self.distances_in(self.data):
-            if start.size != end.size or start.size > _MOST:
-                raise ValueError(
-                    f"a distance between points of {start.size} and {end.size} numbers: expected as many, at most {_MOST}"
-                )
+    def _check_actuators(self) -> None:
+        space: Any = self.action_space
+        still = [self.model.actuator(number).name or number for number in np.flatnonzero(space.low >= space.high)]
+        if still or not self.model.nu:
+            what = f"the actuators {still} without a range" if still else "no actuators"
+            raise ValueError(f"{self.fullpath} has {what}: each needs one, such as ctrlrange='-1 1'")
 
     # --- the environment --------------------------------------------------------------------------------------------
 
@@ -184,7 +202,7 @@ class MujocoTask(MujocoEnv, EzPickle):
         alive = self._healthy_reward if healthy else 0.0
         control = float(np.float32(self._ctrl_cost_weight) * np.sum(np.square(action)))
         reward, apart = forward + alive - control, 0.0
-        for start, end, weight in self._distances:
+        for start, end, weight in self._apart:
             cost = weight * float(np.linalg.norm(start - end))
             reward, apart = reward - cost, apart + cost
         info = {"reward_forward": forward, "reward_survive": alive, "reward_ctrl": -control, "reward_distance": -apart}
@@ -196,11 +214,60 @@ class MujocoTask(MujocoEnv, EzPickle):
         return np.concatenate([np.clip(array, *limits) if limits else array for array, *limits in self._seen])
 
 
+def _place(what: str, place: Any) -> Place:
+    if not isinstance(place, str):
+        raise ValueError(f"{what} has {place!r}, a {type(place).__name__}: {_EXPECTED}")
+    return place
+
+
+def _limits(what: str, limits: Any) -> tuple[float, float]:
+    try:
+        low, high = map(float, limits)
+    except (TypeError, ValueError):
+        low = high = 0.0
+    if not low < high:
+        raise ValueError(f"{what} has the limits {limits!r}: expected two numbers, the smaller first")
+    return low, high
+
+
+def _observed(observe: Any) -> tuple[tuple[Any, ...], ...]:
+    """Return places, each with its limits if it has some."""
+    if isinstance(observe, str):
+        raise ValueError(f"observe = {observe!r} is a text: expected a list of places")
+    found: list[tuple[Any, ...]] = []
+    for each in observe:
+        if isinstance(each, (tuple, list)) and len(each) == 3:
+            found.append((_place("observe", each[0]), *_limits("observe", each[1:])))
+        elif isinstance(each, (tuple, list)) and len(each) == 1:
+            found.append((_place("observe", each[0]),))
+        elif isinstance(each, (tuple, list)):
+            raise ValueError(f"observe has {each!r}: expected a place, or (place, low, high)")
+        else:
+            found.append((_place("observe", each),))
+    return tuple(found)
+
+
+def _pairs(distances: Any) -> tuple[tuple[Place, Place | tuple[float, ...], float], ...]:
+    """Return (from, to, weight) each."""
+    found = []
+    for each in distances:
+        try:
+            start, end, weight = each
+            end = end if isinstance(end, str) else tuple(map(float, end))
+            weight = float(weight)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"distances has {each!r}: expected (place, place or numbers, weight)") from error
+        if not np.isfinite(weight) or not (isinstance(end, str) or np.isfinite(end).all()):
+            raise ValueError(f"distances has {each!r}: expected finite numbers")
+        found.append((_place("distances", start), end, weight))
+    return tuple(found)
+
+
 def _named(model: Any, data: Any, kind: str, name: str) -> Float64:
     """Return the position of a body or a site, or the values of a sensor. Raises KeyError if there is none of this name."""
-    if kind == "body:":
+    if kind == "body":
         return data.xpos[model.body(name).id]  # type: ignore[no-any-return]
-    if kind == "site:":
+    if kind == "site":
         return data.site_xpos[model.site(name).id]  # type: ignore[no-any-return]
     sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
     if sensor < 0:

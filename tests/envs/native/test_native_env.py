@@ -85,6 +85,38 @@ def test_a_handler_that_closes_a_playing_one_ends_its_episode(library: str) -> N
         signal.signal(signal.SIGALRM, before)
 
 
+def test_a_handler_that_plays_a_playing_one_changes_nothing(library: str) -> None:
+    with NativeEnv(f"{library}:Endless", waits=0.001) as env, FastES(env, n_workers=0, **SETTINGS) as model:
+        actor, instance, refused = model.policy_spec.make_actor(), env.instance, list[str]()
+        instance.reset(0)
+
+        def play_too(*_: object) -> None:
+            try:
+                instance.play(actor, 0, 1)
+            except ValueError as error:
+                refused.append(str(error))
+
+        before = signal.signal(signal.SIGALRM, play_too)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        try:
+            assert instance.play(actor, 0, 200)[1:] == (200, True)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+    assert len(refused) == 1
+    assert "plays an episode" in refused[0]
+
+
+def test_a_copy_that_a_step_forks_ends(walk: str) -> None:
+    code = (
+        "from fastes import FastES\n"
+        f"with FastES({walk!r}, env_kwargs={{'forks_at': 3}}, n_workers=0, preset='default', population_size=4) as model:\n"
+        "    model.learn(100)\nprint('trained')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "trained\n"
+
+
 def test_choices_are_checked(tmp_path: Path) -> None:
     with NativeEnv(f"{compiled(CARTPOLE, tmp_path)}:CartPole") as env:
         env.reset(seed=0)

@@ -314,20 +314,61 @@ def test_a_training_on_a_described_task_has_the_same_bits() -> None:
     ("kwargs", "words"),
     [
         ({"observe": ["qpso"]}, "'qpso' is no place: expected qpos"),
+        ({"observe": ["qposition"]}, "'qposition' is no place"),
+        ({"observe": ["qpos[-]"]}, "is no place"),
+        ({"observe": ["qpos[]"]}, "is no place"),
         ({"observe": []}, "observe has 0 entries: expected 1 to 8"),
+        ({"observe": "qpos"}, "observe = 'qpos' is a text: expected a list of places"),
+        ({"observe": [0]}, "observe has 0, a int: expected qpos"),
         ({"observe": [("qpos", 1.0)]}, r"observe has \('qpos', 1.0\): expected a place, or"),
+        ({"observe": [("qpos", 1.0, -1.0)]}, "observe has the limits .*the smaller first"),
+        ({"observe": [("qpos", None, 1.0)]}, "observe has the limits"),
         ({"observe": ["qpos[99]"]}, "has no numbers: qpos has 6"),
         ({"observe": ["body:trunk"]}, "'body:trunk': .*Invalid name 'trunk'.*torso"),
         ({"observe": ["sensor:tilt"]}, "'sensor:tilt': Invalid name 'tilt'. Valid names:"),
         ({"moves": "qpos"}, r"'qpos' has 6 numbers: expected one, such as qpos\[0\]"),
+        ({"moves": "body:torso[0:2]"}, r"has 2 numbers: expected one, such as body:torso\[0\]"),
+        ({"moves": ["qpos[0]"]}, "moves has .*, a list: expected"),
         ({"healthy": {"body:torso": (0.0, 1.0)}}, "'body:torso' has 3 numbers: expected one"),
+        ({"healthy": {"qpos[1]": (2.0, 1.0)}}, "healthy has the limits .*the smaller first"),
+        ({"healthy": {"qpos[1]": 1.0}}, "healthy has the limits 1.0: expected two numbers"),
+        ({"healthy": {f"qvel[{k}:{k + 1}]": (0.0, 1.0) for k in range(9)}}, "healthy has 9 entries: expected at most 8"),
         ({"distances": [("body:torso", [0.0], 1.0)]}, "points of 3 and 1 numbers"),
-        ({"healthy": {f"qpos[{k % 6}]" + " " * k: (0.0, 1.0) for k in range(9)}}, "healthy has 9 entries: expected at most 8"),
+        ({"distances": [("qpos", "qvel")]}, r"distances has \('qpos', 'qvel'\): expected"),
+        ({"distances": [("qpos[0]", [float("nan")], 1.0)]}, "expected finite numbers"),
+        ({"frame_skip": 0}, "frame_skip = 0: expected 1 or more"),
     ],
 )
 def test_a_wrong_description_is_an_error_in_words(kwargs: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         MujocoTask(str(ASSETS / "hopper.xml"), **kwargs)
+
+
+def test_a_description_does_not_change_with_the_callers_lists() -> None:
+    observe = ["qpos"]
+    env = MujocoTask(str(ASSETS / "hopper.xml"), observe=observe, frame_skip=np.int64(4))  # type: ignore[arg-type]
+    observe.append("qvel")
+    assert pickle.loads(pickle.dumps(env)).observation_space == env.observation_space
+    assert isinstance(twin_of(env), Twin)
+
+
+def test_a_robot_of_many_bodies_steps_in_c(tmp_path: Path) -> None:
+    bodies = "".join(f"<body pos='{k} 0 0'><joint type='slide'/><geom size='0.1'/></body>" for k in range(30))
+    actuator = "<actuator><general joint='x' ctrlrange='-1 1'/></actuator>"
+    first = "<body pos='-1 0 0'><joint name='x' type='slide'/><geom size='0.1'/></body>"
+    (tmp_path / "many.xml").write_text(f"<mujoco><worldbody>{first}{bodies}</worldbody>{actuator}</mujoco>")
+    compare(MujocoTask(str(tmp_path / "many.xml")))
+
+
+def test_an_actuator_without_a_range_is_an_error_in_words(tmp_path: Path) -> None:
+    body = "<worldbody><body><joint name='x' type='slide'/><geom size='0.1'/></body></worldbody>"
+    for actuators, words in (
+        ("<motor name='pull' joint='x'/>", r"the actuators \['pull'\] without a range"),
+        ("", "no actuators"),
+    ):
+        (tmp_path / "loose.xml").write_text(f"<mujoco>{body}<actuator>{actuators}</actuator></mujoco>")
+        with pytest.raises(ValueError, match=words):
+            MujocoTask(str(tmp_path / "loose.xml"))
 
 
 def test_sensors_and_sites_are_places(tmp_path: Path) -> None:
