@@ -64,8 +64,8 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
     task = <mujoco_task *>made.state
     task.kind = code_of(MUJOCO_KINDS, kind, "kind of robot")
     task.model, task.data = <void *>model, <void *>data
-    task.mj_step, task.mj_rnePostConstraint = in_mujoco(functions[0]), in_mujoco(functions[1])
-    task.mj_resetData, task.mj_forward = in_mujoco(functions[2]), in_mujoco(functions[3])
+    task.mj_step, task.mj_rnePostConstraint = function_at(functions[0]), function_at(functions[1])
+    task.mj_resetData, task.mj_forward = function_at(functions[2]), function_at(functions[3])
     task.clock, task.usual_clock = <mujoco_clock *><size_t>clock[0], <mujoco_clock><size_t>clock[1]
     task.dot = <void (*)(char *, intptr_t, char *, intptr_t, char *, intptr_t, void *) noexcept nogil>dot_of_numpy()
     task.frame_skip, task.num_bodies, task.num_actions = numbers["frame_skip"], numbers["num_bodies"], len(low)
@@ -107,7 +107,7 @@ def mujoco_instance(str name, str kind, numbers, arrays, parts, low, high, size_
 ctypedef void (*of_mujoco)(const void *, void *) noexcept nogil
 
 
-cdef of_mujoco in_mujoco(size_t address):
+cdef of_mujoco function_at(size_t address):
     """MuJoCo's function at an address."""
     return <of_mujoco>address
 

@@ -20,7 +20,7 @@ from benchmarks.speed.bare_loops import candidates_of, record
 from benchmarks.speed.throughput import StopAfter
 from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import FastES, get_include
-from fastes.envs.native.mujoco import library
+from fastes.envs.native.mujoco import clock
 from fastes.settings.preset_loader import preset_for
 
 # environment -> share of MuJoCo's own speed that training is meant to reach
@@ -89,7 +89,7 @@ class Physics:
         inner: Any = env.unwrapped
         self._model, self._data, self._skip = inner.model, mujoco.MjData(inner.model), inner.frame_skip
         self._episodes: list[tuple[Any, Any]] = []
-        self._clock = ctypes.c_void_p.in_dll(library(), "mjcb_time")
+        self._clock = clock()
         every = mujoco.mjtState.mjSTATE_FULLPHYSICS
         for seed, actions in record(env, model.policy_spec, candidates_of(model, sigma), 0):
             env.reset(seed=seed)

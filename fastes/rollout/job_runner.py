@@ -126,6 +126,7 @@ class JobRunner:
     ) -> None:
         self._notify, self._told_of_floats = notify, False
         self.spec, self.block, self.row, self.uninterruptible = spec, block, block.workers[index], uninterruptible
+        self._may_rebuild = spec.on_env_error == PENALISE or spec.worker_max_episodes > 0
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
         self.wrap_evaluation_env: Callable[[Env], Any] = lambda env: env  # for noise-free episodes
         self.env, self._called = self._build(), 0  # the number of the last call that was made on it
@@ -178,7 +179,8 @@ class JobRunner:
         row[EPISODE] = 0
         row[JOB] = job
         scalars = self._begin(player, slot, ticket)
-        in_c = player.jobs_in_c(slot) if self.plays_natively(slot) else None
+        plays_in_c = player.twin is not None and self._is_proven(player.twin) and not self._may_rebuild
+        in_c = player.jobs_in_c(slot) if plays_in_c else None
         if in_c is not None:
             with self._copies_end:
                 in_c.play(job, scalars.sigma, player.needs.normalize_obs, *scalars.episodes)
@@ -277,9 +279,8 @@ class JobRunner:
 
     def plays_natively(self, slot: RequestSlot) -> bool:
         """Whether it plays a request in C alone, so that no code in Python comes near signals, random states and threads."""
-        may_rebuild = self.spec.on_env_error == PENALISE or self.spec.worker_max_episodes > 0
         in_c = all(player.twin is not None and self._is_proven(player.twin) for player in self._players)
-        return in_c and not may_rebuild and self._called == int(slot.words[CALLS])
+        return in_c and not self._may_rebuild and self._called == int(slot.words[CALLS])
 
     def _is_proven(self, twin: Twin) -> bool:
         return twin.is_same or self._compared >= COMPARED

@@ -97,13 +97,13 @@ def robot_in_c(env: Any, data: Any = None) -> _core.NativeInstance:
     name = type(env).__name__
     own = (env.ranges_in(data), env.distances_in(data)) if kind == "described" else ()
     return _core.mujoco_instance(
-        name, kind, numbers, arrays, parts, low, high, model._address, data._address, functions, _clock(), *own
+        name, kind, numbers, arrays, parts, low, high, model._address, data._address, functions, _usual_clock(), *own
     )
 
 
 def copied_data(env: Any) -> tuple[Any, Callable[[], None]]:
     """Return a copy of a robot's MjData, and a function that makes it equal to the robot's again."""
-    other, copy_data = copy.copy(env.data), library().mj_copyData  # older packages have it in C alone
+    other, copy_data = copy.copy(env.data), _library().mj_copyData  # older packages have it in C alone
     addresses = [ctypes.c_void_p(each._address) for each in (other, env.model, env.data)]
     return other, lambda: copy_data(*addresses)
 
@@ -113,11 +113,16 @@ def leave_untimed() -> None:
     mujoco: Any = sys.modules.get("mujoco")
     if mujoco is not None and hasattr(mujoco, "get_mjcb_time") and mujoco.get_mjcb_time() is None:
         with contextlib.suppress(OSError, ValueError):
-            ctypes.c_void_p.in_dll(library(), "mjcb_time").value = None
+            clock().value = None
+
+
+def clock() -> ctypes.c_void_p:
+    """Return where MuJoCo looks for its clock."""
+    return ctypes.c_void_p.in_dll(_library(), "mjcb_time")
 
 
 @functools.cache
-def library() -> ctypes.CDLL:
+def _library() -> ctypes.CDLL:
     """Return MuJoCo's own library, which its package has loaded."""
     import mujoco
 
@@ -142,20 +147,20 @@ def _refuse_callbacks() -> None:
 
 def _take_errors() -> None:
     """Let an error of MuJoCo end a step in C, and not the process. MuJoCo's package has its own way for Python's calls."""
-    handler = ctypes.c_void_p.in_dll(library(), "mju_user_error")
+    handler = ctypes.c_void_p.in_dll(_library(), "mju_user_error")
     if not handler.value:
         handler.value = _core.mujoco_error_handler()
 
 
 @functools.cache
-def _clock() -> tuple[int, int]:
+def _usual_clock() -> tuple[int, int]:
     """Return where MuJoCo looks for its clock, and which one its package has put there; asked before the first step in C."""
-    place = ctypes.c_void_p.in_dll(library(), "mjcb_time")
+    place = clock()
     return ctypes.addressof(place), place.value or 0
 
 
 def _address(name: str) -> int:
-    return ctypes.cast(getattr(library(), name), ctypes.c_void_p).value or 0
+    return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
 
 
 def _number(env: Any, names: tuple[str, ...], usual: Any) -> Any:

@@ -79,10 +79,9 @@ def twin_of(env: Any) -> Twin | str:
             found = _known(layer)
             if isinstance(found, str):
                 return found
-            begins_in_python = is_robot(kind) and not resets_in_c(layer)
-            return Twin(
-                found, min(limits, default=0), whole=env if begins_in_python else None, robot=layer if is_robot(kind) else None
-            )
+            robot = layer if is_robot(kind) else None
+            whole = None if robot is None or resets_in_c(robot) else env
+            return Twin(found, min(limits, default=0), whole=whole, robot=robot)
     return f"{env} has no innermost environment"
 
 

@@ -16,7 +16,7 @@ from gymnasium.utils import EzPickle
 from fastes.system.installation import install_command
 
 try:
-    import mujoco
+    import mujoco  # noqa: F401
     from gymnasium.envs.mujoco import MujocoEnv
 except ImportError as error:
     raise ImportError(f"MujocoTask needs MuJoCo: {install_command('mujoco')} ({error})") from error
@@ -88,28 +88,31 @@ class MujocoTask(MujocoEnv, EzPickle):
                 A point, `observe`, `healthy` and `distances` have eight entries at most.
             TypeError: frame_skip is not a whole number.
         """
-        self._observe = _observed(observe)
-        self._moves = None if moves is None else _place("moves", moves)
-        self._healthy = {_place("healthy", place): _limits("healthy", limits) for place, limits in dict(healthy or {}).items()}
-        self._distances = _pairs(distances)
-        for what, count in (
-            ("observe", len(self._observe)),
-            ("healthy", len(self._healthy)),
-            ("distances", len(self._distances)),
-        ):
-            if count > _MOST or (what == "observe" and not count):
-                raise ValueError(f"{what} has {count} entries: expected {'1 to ' if what == 'observe' else 'at most '}{_MOST}")
         if (frame_skip := operator.index(frame_skip)) < 1:
             raise ValueError(f"frame_skip = {frame_skip}: expected 1 or more")
+        self._observe = _observed(observe)
+        self._moves = None if moves is None else _place("moves", moves)
+        self._healthy = _ranges(dict(healthy or {}))
+        self._distances = _pairs(distances)
         self._forward_reward_weight, self._ctrl_cost_weight = float(forward_reward_weight), float(ctrl_cost_weight)
         self._healthy_reward, self._terminate_when_unhealthy = float(healthy_reward), bool(terminate_when_unhealthy)
         self._reset_noise_scale = float(reset_noise_scale)
-        given = {"frame_skip": frame_skip, "observe": self._observe, "moves": moves, "healthy": self._healthy}
-        given |= {"distances": self._distances, "reset_noise_scale": self._reset_noise_scale}
-        given |= {"forward_reward_weight": self._forward_reward_weight, "ctrl_cost_weight": self._ctrl_cost_weight}
-        given |= {"healthy_reward": self._healthy_reward, "terminate_when_unhealthy": self._terminate_when_unhealthy}
         path = os.path.abspath(os.path.expanduser(xml_file))
-        EzPickle.__init__(self, path, **given, **rendering)
+        EzPickle.__init__(
+            self,
+            path,
+            frame_skip=frame_skip,
+            observe=self._observe,
+            moves=self._moves,
+            forward_reward_weight=self._forward_reward_weight,
+            ctrl_cost_weight=self._ctrl_cost_weight,
+            healthy=self._healthy,
+            healthy_reward=self._healthy_reward,
+            terminate_when_unhealthy=self._terminate_when_unhealthy,
+            distances=self._distances,
+            reset_noise_scale=self._reset_noise_scale,
+            **rendering,
+        )
         MujocoEnv.__init__(self, path, frame_skip, None, **rendering)
         self.metadata = {**self.metadata, "render_fps": round(1.0 / self.dt)}
         self._check_actuators()
@@ -162,9 +165,10 @@ class MujocoTask(MujocoEnv, EzPickle):
             whole = getattr(data, found["array"])
         else:
             try:
-                whole = _named(self.model, data, found["kind"], found["name"])
+                named = getattr(data, found["kind"])(found["name"])
             except KeyError as error:
                 raise ValueError(f"{place!r}: {error.args[0]}") from error
+            whole = named.data if found["kind"] == "sensor" else named.xpos
         first, colon, past = (found["index"] or ":").partition(":")
         begin = int(first) if first else 0
         end = (int(past) if past else None) if colon else (begin + 1 or None)
@@ -220,6 +224,11 @@ def _place(what: str, place: Any) -> Place:
     return place
 
 
+def _check_count(what: str, count: int, least: int = 0) -> None:
+    if not least <= count <= _MOST:
+        raise ValueError(f"{what} has {count} entries: expected {f'{least} to' if least else 'at most'} {_MOST}")
+
+
 def _limits(what: str, limits: Any) -> tuple[float, float]:
     try:
         low, high = map(float, limits)
@@ -236,15 +245,18 @@ def _observed(observe: Any) -> tuple[tuple[Any, ...], ...]:
         raise ValueError(f"observe = {observe!r} is a text: expected a list of places")
     found: list[tuple[Any, ...]] = []
     for each in observe:
-        if isinstance(each, (tuple, list)) and len(each) == 3:
-            found.append((_place("observe", each[0]), *_limits("observe", each[1:])))
-        elif isinstance(each, (tuple, list)) and len(each) == 1:
-            found.append((_place("observe", each[0]),))
-        elif isinstance(each, (tuple, list)):
+        parts = each if isinstance(each, (tuple, list)) else (each,)
+        if len(parts) not in (1, 3):
             raise ValueError(f"observe has {each!r}: expected a place, or (place, low, high)")
-        else:
-            found.append((_place("observe", each),))
+        found.append((_place("observe", parts[0]), *(_limits("observe", parts[1:]) if len(parts) == 3 else ())))
+    _check_count("observe", len(found), 1)
     return tuple(found)
+
+
+def _ranges(healthy: Mapping[Any, Any]) -> dict[Place, tuple[float, float]]:
+    """Return the limits of each place."""
+    _check_count("healthy", len(healthy))
+    return {_place("healthy", place): _limits("healthy", limits) for place, limits in healthy.items()}
 
 
 def _pairs(distances: Any) -> tuple[tuple[Place, Place | tuple[float, ...], float], ...]:
@@ -260,18 +272,5 @@ def _pairs(distances: Any) -> tuple[tuple[Place, Place | tuple[float, ...], floa
         if not np.isfinite(weight) or not (isinstance(end, str) or np.isfinite(end).all()):
             raise ValueError(f"distances has {each!r}: expected finite numbers")
         found.append((_place("distances", start), end, weight))
+    _check_count("distances", len(found))
     return tuple(found)
-
-
-def _named(model: Any, data: Any, kind: str, name: str) -> Float64:
-    """Return the position of a body or a site, or the values of a sensor. Raises KeyError if there is none of this name."""
-    if kind == "body":
-        return data.xpos[model.body(name).id]  # type: ignore[no-any-return]
-    if kind == "site":
-        return data.site_xpos[model.site(name).id]  # type: ignore[no-any-return]
-    sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
-    if sensor < 0:
-        names = [model.sensor(number).name for number in range(model.nsensor)]
-        raise KeyError(f"Invalid name '{name}'. Valid names: {names}")
-    first, size = int(model.sensor_adr[sensor]), int(model.sensor_dim[sensor])
-    return data.sensordata[first : first + size]  # type: ignore[no-any-return]
