@@ -26,10 +26,11 @@ _HANG_SECONDS = 240
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.option.markexpr or any("::" in argument for argument in config.args):
+    if config.option.markexpr:
         return
+    named = tuple(str(config.invocation_params.dir / argument) for argument in config.args if "::" in argument)
     for item in items:
-        if "slow" in item.keywords:
+        if "slow" in item.keywords and not f"{item.path}::{item.nodeid.partition('::')[2]}".startswith(named):
             item.add_marker(pytest.mark.skip(reason="slow: run with -m slow"))
 
 
