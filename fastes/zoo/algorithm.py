@@ -40,6 +40,8 @@ def register(name: str) -> None:
     HYPERPARAMS_SAMPLER[name] = sample
     HYPERPARAMS_CONVERTER[name] = convert
     exp_manager.make_vec_env = remembering(exp_manager.make_vec_env)
+    manager: Any = exp_manager.ExperimentManager
+    manager._preprocess_schedules = staticmethod(leaving_two_numbers(manager._preprocess_schedules))
 
 
 class FastES(model.FastES):
@@ -130,6 +132,17 @@ def monitor_file(vec_env: Any) -> Callback:
     """Return a callback that writes the monitor file that the Zoo's plots read, which its unused first environment has."""
     writer = vec_env.get_attr("results_writer")[0] if vec_env is not None else None
     return Callback() if writer is None else MonitorFile(writer.file_handler.name)
+
+
+def leaving_two_numbers(preprocess: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Wrap what makes the Zoo's schedules, which have one number, so that a learning rate between two stays as it is."""
+
+    @functools.wraps(preprocess)
+    def ready(hyperparams: dict[str, Any]) -> dict[str, Any]:
+        kept = {name: value for name, value in hyperparams.items() if name in SCHEDULES and str(value).count("_") == 2}
+        return {**preprocess({name: value for name, value in hyperparams.items() if name not in kept}), **kept}
+
+    return ready
 
 
 def plain_schedules(settings: dict[str, Any]) -> dict[str, Any]:

@@ -16,15 +16,12 @@ def entry(preset: str) -> dict[str, Any]:
     """Make an entry of a preset: n_timesteps and n_envs are the Zoo's, the others settings of FastES.
 
     Training continues after the target is reached, so that learning curves are as long as those of other algorithms, and
-    every trial of a study reaches its evaluations. An entry names its preset for a learning rate between two numbers, since the
-    Zoo reads only schedules of one number, and for the plain recipe, whose policy gives way if a network is asked for.
+    every trial of a study reaches its evaluations. The plain recipe's entry names it, as its policy gives way if a network is
+    asked for.
     """
     settings = {"total_timesteps": Settings().total_timesteps, **load_preset(preset)}
     if preset == PLAIN:
         settings = {"total_timesteps": settings["total_timesteps"], "policy": settings["policy"], "preset": preset}
-    if str(settings.get("learning_rate")).count("_") > 1:
-        del settings["learning_rate"]
-        settings["preset"] = preset
     return {"n_timesteps": settings.pop("total_timesteps"), "n_envs": N_ENVS, "target_return": "none", **settings}
 
 
