@@ -33,6 +33,42 @@ def classic_env(str name):
     return <size_t>fastes_classic_env(name.encode())
 
 
+cdef class StepWrappers:
+    """What the wrappers of an environment do to its steps.
+
+    Args:
+        limit: Steps after which an episode is truncated; 0 for none.
+        changes: Of an action, in their order: ("clip", low, high), or ("rescale", intercept, gradient) for
+            (action - intercept) / gradient. The arrays are float32, all of one size.
+        repeats: Steps of the environment in one, which end with its episode.
+        inner_limit: Steps of the environment after which its episode is truncated; 0 for none.
+    """
+    cdef fastes_wrappers c
+    cdef fastes_action_change[8] changes
+    cdef object holds
+
+    def __init__(self, int64_t limit=0, changes=(), int64_t repeats=1, int64_t inner_limit=0):
+        cdef const float[::1] first, second
+        if len(changes) > 8 or repeats < 1 or limit < 0 or inner_limit < 0 or (inner_limit and repeats == 1):
+            raise ValueError(f"limits {limit} and {inner_limit}, {repeats} repeats, {len(changes)} changes: not the wrappers of a step")
+        self.holds = [(np.array(first, "f4").ravel(), np.array(second, "f4").ravel()) for _, first, second in changes]
+        self.c.limit, self.c.repeats, self.c.inner_limit = limit, repeats, inner_limit
+        self.c.num_changes, self.c.changes = len(changes), self.changes
+        self.c.action_size = self.holds[0][0].size if changes else 0
+        for i, (kind, (first, second)) in enumerate(zip([change[0] for change in changes], self.holds, strict=True)):
+            check_length("the first numbers of a change", first.shape[0], self.c.action_size)
+            check_length("the second numbers of a change", second.shape[0], self.c.action_size)
+            self.changes[<int>i].kind = {"clip": FASTES_CLIP, "rescale": FASTES_RESCALE}[kind]
+            self.changes[<int>i].first, self.changes[<int>i].second = &first[0], &second[0]
+
+    @property
+    def limit(self):
+        return self.c.limit
+
+
+UNWRAPPED = StepWrappers()
+
+
 @cython.no_gc_clear  # `env` lies in what it holds, and is read when it dies
 cdef class NativeInstance:
     """An environment in C: its memory, and the buffers of a step.
@@ -55,6 +91,7 @@ cdef class NativeInstance:
     cdef readonly bint is_open
     cdef bint is_playing, is_cut
     cdef object holds
+    cdef StepWrappers wrappers
 
     def __init__(self, size_t address, str name, options, holds=None):
         """address: of a fastes_env. options: name -> number or text. holds: keeps the code at the address loaded.
@@ -96,6 +133,7 @@ cdef class NativeInstance:
         self.e.env, self.e.state = env, self.state
         self.e.observation = cnp.PyArray_DATA(<cnp.ndarray>self.observation)
         self.e.action = &self.action_memory[0]
+        self.wrap(UNWRAPPED)
         self.make(dict(options))
 
     cdef make(self, options):
@@ -135,6 +173,16 @@ cdef class NativeInstance:
             said = self.env.error(self.state)
         return "" if said == NULL else ": " + said.decode(errors="replace")
 
+    cdef int wrap(self, StepWrappers wrappers) except -1:
+        """Take its steps in these wrappers from now on."""
+        cdef bint fits = self.env.action.dtype == FASTES_FLOAT32 and not self.env.action.choices
+        if wrappers.c.num_changes:
+            if not fits:
+                raise ValueError(f"{self.name}: wrappers change its actions, which are no Box of float32")
+            check_length("a wrapper's change of actions", wrappers.c.action_size, max(math.prod(self.action_space["shape"]), 1))
+        self.wrappers, self.e.wrappers = wrappers, &wrappers.c
+        return 0
+
     cdef int check_free(self) except -1:
         """Raise ValueError if it is closed, or plays: a signal's handler or another thread has called."""
         if not self.is_open:
@@ -158,7 +206,7 @@ cdef class NativeInstance:
 
     cdef int begin(self) except -1:
         self.check_free()
-        self.e.length, self.e.episode_return, self.e.terminated, self.e.truncated = 0, 0.0, 0, 0
+        self.e.length, self.e.inner_length, self.e.episode_return, self.e.terminated, self.e.truncated = 0, 0, 0.0, 0, 0
         return 0
 
     cpdef reset(self, uint64_t seed):
@@ -176,24 +224,24 @@ cdef class NativeInstance:
         self.begin()
         self.observation[...] = observation
 
-    def step(self, cnp.ndarray action):
+    def step(self, cnp.ndarray action, StepWrappers wrappers not None=UNWRAPPED):
         """Take a step. action: of the space's dtype and shape, C-contiguous. Returns reward, terminated and truncated."""
         cdef double reward = 0.0
-        cdef uint8_t terminated = 0, truncated = 0
         cdef int failure
-        cdef void *taken
         self.check_free()
         check_length("the action", cnp.PyArray_SIZE(action), max(math.prod(self.action_space["shape"]), 1))
         if action.dtype.name != self.action_space["dtype"] or not cnp.PyArray_ISCARRAY_RO(action):
             raise TypeError(f"{self.name}: the action has dtype {action.dtype}: expected contiguous {self.action_space['dtype']}")
         if self.env.action.choices and not 0 <= action.item() < self.env.action.choices:
             raise ValueError(f"{self.name}: the action is {action.item()}: expected 0 to {self.env.action.choices - 1}")
-        taken = cnp.PyArray_DATA(action)
+        self.wrap(wrappers)
+        memcpy(self.e.action, cnp.PyArray_DATA(action), cnp.PyArray_NBYTES(action))
+        self.e.terminated = self.e.truncated = 0
         with nogil:
-            failure = self.env.step(self.state, taken, self.e.observation, &reward, &terminated, &truncated)
+            failure = fastes_step(&self.e, &reward)
         if failure:
             raise RuntimeError(f"{self.name}: step returned {failure}{self.reason()}")
-        return reward, bool(terminated), bool(truncated)
+        return reward, bool(self.e.terminated), bool(self.e.truncated)
 
     def info(self):
         """Return name -> value of the last step."""
@@ -230,15 +278,15 @@ cdef class NativeInstance:
             and actor.c.action_size == max(math.prod(self.action_space["shape"]), 1)
         )
 
-    def play(self, Actor actor not None, int64_t limit, int64_t max_steps, const int64_t[::1] leave=None):
+    def play(self, Actor actor not None, int64_t max_steps, StepWrappers wrappers not None=UNWRAPPED, const int64_t[::1] leave=None):
         """Play an episode that has begun to its end. The actor has its noise and parameters.
 
         Python is asked for signals every few milliseconds.
 
         Args:
             actor: One for which `reads` is true.
-            limit: Steps after which the episode is truncated; 0 for none.
             max_steps: Steps after which it is cut.
+            wrappers: What the environment's wrappers do.
             leave: (1,): a word that another process may set, after which Python's handlers run at once.
 
         Returns:
@@ -250,7 +298,8 @@ cdef class NativeInstance:
         if not self.reads(actor):
             raise ValueError(f"{self.name} and the policy differ in spaces")
         self.check_free()  # before `e`, which an episode that plays reads
-        self.e.limit, self.e.max_steps = limit, max_steps
+        self.wrap(wrappers)
+        self.e.max_steps = max_steps
         self.e.leave = NULL if leave is None else <int64_t *>&leave[0]
         self.play_out(actor)
         return self.e.episode_return, self.e.length, self.is_cut
@@ -295,13 +344,14 @@ cdef class NativeJobs:
     Args:
         slot: A RequestSlot without room for infos, whose candidates have one sigma and perturb all parameters.
         instance, actor: Its `reads` is true of the actor, which has no reference batch.
-        limit: As of `NativeInstance.play`.
+        wrappers: As of `NativeInstance.play`.
         episode: (1,): a word in which it notes which of a job's episodes it plays.
         leave: As of `NativeInstance.play`.
     """
     cdef NativeInstance instance
     cdef Actor actor
-    cdef int64_t limit, num_pairs
+    cdef StepWrappers wrappers
+    cdef int64_t num_pairs
     cdef int success  # the place of is_success among the environment's infos; -1 if it has none
     cdef const float[::1] theta, noise
     cdef const int64_t[::1] noise_index, eval_seed, leave
@@ -312,10 +362,10 @@ cdef class NativeJobs:
     cdef double[:, :, ::1] moments
     cdef uint8_t[::1] masks
 
-    def __init__(self, slot, NativeInstance instance not None, Actor actor not None, int64_t limit, episode, leave):
+    def __init__(self, slot, NativeInstance instance not None, Actor actor not None, StepWrappers wrappers not None, episode, leave):
         if not instance.reads(actor):
             raise ValueError(f"{instance.name} and the policy differ in spaces")
-        self.instance, self.actor, self.limit, self.episode, self.leave = instance, actor, limit, episode, leave
+        self.instance, self.actor, self.wrappers, self.episode, self.leave = instance, actor, wrappers, episode, leave
         self.num_pairs = slot.layout.num_pairs
         self.success = instance.info_names.index("is_success") if "is_success" in instance.info_names else -1
         self.theta, self.noise, self.noise_index = slot.theta, slot.noise, slot.noise_index
@@ -360,7 +410,8 @@ cdef class NativeJobs:
             self.episode[0] = number
             self.actor.begin_episode(self.action_key[pair, number] if is_candidate else 0, action_noise, sample)
             self.instance.reset(self.env_seed[pair, number] if is_candidate else self.eval_seed[job])
-            e.limit, e.max_steps, e.leave = self.limit, max_steps, <int64_t *>&self.leave[0]
+            self.instance.wrap(self.wrappers)
+            e.max_steps, e.leave = max_steps, <int64_t *>&self.leave[0]
             self.instance.play_out(self.actor)
             total += e.episode_return
             length += e.length

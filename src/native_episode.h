@@ -14,12 +14,27 @@ typedef enum {
     FASTES_LEAVES = 4  /* *leave is not 0 */
 } fastes_pause;
 
+/* What a wrapper does to the numbers of an action, which are float32. */
+typedef struct {
+    enum { FASTES_CLIP = 0 /* first to second */, FASTES_RESCALE = 1 /* (x - first) / second */ } kind;
+    const float *first, *second;
+} fastes_action_change;
+
+/* What the wrappers of an environment do to its steps. */
+typedef struct {
+    int64_t limit;       /* steps after which an episode is truncated; 0 for none */
+    int64_t repeats;     /* steps of the environment in one, which end with its episode */
+    int64_t inner_limit; /* steps of the environment after which its episode is truncated; 0 for none */
+    int64_t action_size, num_changes;
+    const fastes_action_change *changes; /* in their order */
+} fastes_wrappers;
+
 /* An episode. All pointers belong to the caller. */
 typedef struct {
     const fastes_env *env;
     void *state, *observation, *action; /* the environment's, and a step's */
     fastes_random random;
-    int64_t limit;          /* steps after which it is truncated, as the environment says; 0 for none */
+    const fastes_wrappers *wrappers;
 
     const fastes_kernels *kernels;
     fastes_policy *policy;
@@ -29,10 +44,13 @@ typedef struct {
     const int64_t *leave;   /* another process may set it; NULL: none does */
 
     double episode_return;
-    int64_t length;
+    int64_t length, inner_length; /* steps, and those of the environment inside its wrappers */
     uint8_t terminated, truncated;
     int32_t failure, float_mode; /* float_mode: in which the environment left the processor, 0 if always in the usual one */
 } fastes_episode;
+
+/* Steps the wrapped environment with the action in `action`, which the wrappers change. Returns what the environment returns. */
+int fastes_step(fastes_episode *episode, double *reward);
 
 /* Goes on from the last observation until it ends, or until some milliseconds have passed. */
 fastes_pause fastes_play_on(fastes_episode *episode);

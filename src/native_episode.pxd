@@ -36,13 +36,22 @@ cdef extern from "native_episode.h" nogil:
         void (*render)(void *, uint8_t *) noexcept nogil
     ctypedef enum fastes_pause:
         FASTES_ASKS, FASTES_OVER, FASTES_CUT, FASTES_FAILED, FASTES_LEAVES
+    enum:
+        FASTES_CLIP, FASTES_RESCALE
+    ctypedef struct fastes_action_change:
+        int kind
+        const float *first
+        const float *second
+    ctypedef struct fastes_wrappers:
+        int64_t limit, repeats, inner_limit, action_size, num_changes
+        const fastes_action_change *changes
     ctypedef struct fastes_episode:
         const fastes_env *env
         void *state
         void *observation
         void *action
         fastes_random random
-        int64_t limit
+        const fastes_wrappers *wrappers
         const fastes_kernels *kernels
         fastes_policy *policy
         int32_t count_moments
@@ -50,9 +59,10 @@ cdef extern from "native_episode.h" nogil:
         int64_t *steps
         const int64_t *leave
         double episode_return
-        int64_t length
+        int64_t length, inner_length
         uint8_t terminated, truncated
         int32_t failure, float_mode
+    int fastes_step(fastes_episode *, double *)
     fastes_pause fastes_play_on(fastes_episode *)
     const fastes_env *fastes_classic_env(const char *)
     ctypedef struct fastes_ufunc_loop:

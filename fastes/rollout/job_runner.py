@@ -99,8 +99,8 @@ class _Player:
         is_plain = not (layout.num_sigmas or layout.window_size or layout.info_bytes or self.needs_reference)
         if twin is None or twin.whole is not None or not is_plain or has_mask(dict.fromkeys(twin.instance.info_names)):
             return None
-        row = self._row
-        return _core.NativeJobs(slot, twin.instance, self.actor, twin.limit, row[EPISODE : EPISODE + 1], row[LEAVE : LEAVE + 1])
+        episode, leave = self._row[EPISODE : EPISODE + 1], self._row[LEAVE : LEAVE + 1]
+        return _core.NativeJobs(slot, twin.instance, self.actor, twin.wrappers, episode, leave)
 
 
 class JobRunner:

@@ -24,7 +24,7 @@ def run_native_episode(
     """Play one episode in C; the same as `run_episode`, which has the arguments. leave: (1,), as of `NativeInstance.play`."""
     actor.begin_episode(action_key, settings.action_noise, settings.sample)
     twin.begin(env_seed)
-    episode_return, length, is_cut = twin.instance.play(actor, twin.limit, settings.max_steps, leave)
+    episode_return, length, is_cut = twin.instance.play(actor, settings.max_steps, twin.wrappers, leave)
     info = twin.instance.info()
     return Episode(episode_return, length, success_of(info), int(is_cut), info)
 
@@ -39,7 +39,7 @@ class Compared(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: Any, twin: Twin) -> None:
         super().__init__(env)
-        self._limit = twin.limit
+        self._wrappers = twin.wrappers
         self._instance, self._begin = twin.beside()
         self._steps = 0
         self.difference = ""
@@ -58,8 +58,8 @@ class Compared(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._steps += 1
             self.has_acted = self.has_acted or bool(np.any(action))
             instance = self._instance
-            reward, terminated, truncated = instance.step(np.asarray(action))
-            ours = instance.observation, reward, terminated, truncated or self._steps == self._limit
+            reward, terminated, truncated = instance.step(np.asarray(action), self._wrappers)
+            ours = instance.observation, reward, terminated, truncated
             names = "observation", "reward", "terminated", "truncated"
             theirs = returned[0], float(returned[1]), *returned[2:4]
             self._compare(dict(zip(names, zip(theirs, ours, strict=True), strict=True)), f"in step {self._steps}")

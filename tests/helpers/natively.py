@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -10,7 +11,7 @@ from training import Result, assert_same, train
 SETTINGS: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 5, "target_return": "none"}
 
 
-def assert_same_natively(env_id: str, generations: int, n_workers: int, **more: Any) -> None:
+def assert_same_natively(env_id: str | Callable[[], Any], generations: int, n_workers: int, **more: Any) -> None:
     """A training that steps in C ends with the bits of one that steps in Python."""
 
     def result(native: str) -> Result:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from types import CodeType
 from typing import Any, NamedTuple
-
-from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit
 
 from fastes import _core
 from fastes.envs.layers import layers
 from fastes.envs.native.mujoco import copied_data, is_robot, plain, resets_in_c, robot_in_c
 from fastes.envs.native.native_env import NativeEnv
-
-_WATCHING = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics)  # wrappers that change no observation and no reward
+from fastes.envs.native.step_wrappers import replaced_in_words, step_wrappers
 
 
 class Twin(NamedTuple):
@@ -22,14 +18,14 @@ class Twin(NamedTuple):
 
     Attributes:
         instance: The one in C.
-        limit: Steps after which an episode is truncated; 0 for no limit.
+        wrappers: The effect of the environment's wrappers on a step.
         is_same: Whether it is the environment itself, so that there is nothing to compare.
         whole: The Python environment with its wrappers, if that begins each episode; None if C does.
         robot: The innermost environment, if the one in C steps in its memory.
     """
 
     instance: _core.NativeInstance
-    limit: int
+    wrappers: _core.StepWrappers
     is_same: bool = False
     whole: Any = None
     robot: Any = None
@@ -62,44 +58,20 @@ class Twin(NamedTuple):
 
 def twin_of(env: Any) -> Twin | str:
     """Return the twin of an environment, or why it has none, in words."""
-    limits = list[int]()
-    for layer in layers(env):
-        kind = type(layer)
-        if changed := _replaced_in_words(layer):
-            return changed
-        if kind is TimeLimit:
-            limit = layer._max_episode_steps  # type: ignore[attr-defined]
-            if type(limit) is not int or limit < 1:
-                return f"it ends after {limit!r} steps"
-            limits.append(limit)
-        elif kind is NativeEnv:
-            limits += [layer.max_episode_steps] if layer.max_episode_steps else []  # type: ignore[attr-defined]
-            return Twin(layer.instance, min(limits, default=0), True)  # type: ignore[attr-defined]
-        elif kind not in _WATCHING:
-            found = _known(layer)
-            if isinstance(found, str):
-                return found
-            robot = layer if is_robot(kind) else None
-            whole = None if robot is None or resets_in_c(robot) else env
-            return Twin(found, min(limits, default=0), whole=whole, robot=robot)
-    return f"{env} has no innermost environment"
-
-
-def _replaced_in_words(layer: Any) -> str:
-    """Return which method of an object was replaced, in it or in a class of Gymnasium; "" for none."""
-    kind = type(layer)
-    own = [name for name, value in vars(layer).items() if callable(value) and hasattr(kind, name)]
-    for base in kind.__mro__:
-        home = getattr(sys.modules.get(base.__module__), "__file__", None)
-        if base.__module__.startswith("gymnasium."):
-            own += [name for name, member in vars(base).items() if _written_in(member) not in (None, home)]
-    return f"{kind.__name__}.{own[0]} was replaced" if own else ""
-
-
-def _written_in(member: Any) -> str | None:
-    """Return the file of a method or property; None for anything else."""
-    code = getattr(getattr(member, "fget", member), "__code__", None)
-    return code.co_filename if isinstance(code, CodeType) else None
+    *outer, innermost = layers(env)
+    wrappers = step_wrappers(outer, innermost.max_episode_steps if type(innermost) is NativeEnv else 0)
+    if isinstance(wrappers, str):
+        return wrappers
+    if changed := replaced_in_words(innermost):
+        return changed
+    if type(innermost) is NativeEnv:
+        return Twin(innermost.instance, wrappers, True)
+    found = _known(innermost)
+    if isinstance(found, str):
+        return found
+    robot = innermost if is_robot(type(innermost)) else None
+    whole = None if robot is None or resets_in_c(robot) else env
+    return Twin(found, wrappers, whole=whole, robot=robot)
 
 
 def _known(env: Any) -> _core.NativeInstance | str:

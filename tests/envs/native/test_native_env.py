@@ -92,14 +92,14 @@ def test_a_handler_that_plays_a_playing_one_changes_nothing(library: str) -> Non
 
         def play_too(*_: object) -> None:
             try:
-                instance.play(actor, 0, 1)
+                instance.play(actor, 1)
             except ValueError as error:
                 refused.append(str(error))
 
         before = signal.signal(signal.SIGALRM, play_too)
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         try:
-            assert instance.play(actor, 0, 200)[1:] == (200, True)
+            assert instance.play(actor, 200)[1:] == (200, True)
         finally:
             signal.signal(signal.SIGALRM, before)
     assert len(refused) == 1

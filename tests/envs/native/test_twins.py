@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +12,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
-from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit, TransformReward
+from gymnasium.wrappers import ClipAction, RecordEpisodeStatistics, RescaleAction, TimeLimit, TransformReward
 from natively import SETTINGS, as_of, assert_same_natively
 from training import train
 
-from fastes import CallablePolicy, FastES, check_env
+from fastes import CallablePolicy, FastES, NativeEnv, _core, check_env
 from fastes.envs.native.twins import Twin, twin_of
 from fastes.rollout.native_episodes import Compared
 
@@ -135,8 +136,92 @@ def test_what_may_be_another_task_steps_in_python(make: Callable[[], Any], words
 
 def test_wrappers_that_watch_change_nothing() -> None:
     env = RecordEpisodeStatistics(TimeLimit(gymnasium.make("CartPole-v1"), 30))
-    assert twin(env).limit == 30
+    assert twin(env).wrappers.limit == 30
     compare(env, range(5))
+
+
+def wrapped(env: Any, *wrappers: Callable[[Any], Any]) -> Any:
+    for wrapper in wrappers:
+        env = wrapper(env)
+    return env
+
+
+def rescale(low: Any, high: Any) -> Callable[[Any], Any]:
+    return lambda env: RescaleAction(env, low, high)
+
+
+def repeat(times: int) -> Callable[[Any], Any]:
+    kind = getattr(gymnasium.wrappers, "RepeatAction", None)
+    return lambda env: pytest.skip("Gymnasium before 1.3") if kind is None else kind(env, times)
+
+
+HALF = np.array([-0.3, -1, 0, -2, -1, -1e-3], np.float32), np.array([0.7, 1, 1, 3, 0, 1e3], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "wrappers"),
+    [
+        ("Pendulum-v1", [ClipAction]),
+        ("Pendulum-v1", [rescale(-1.0, 1.0)]),
+        ("MountainCarContinuous-v0", [rescale(-3.0, 0.7), ClipAction, RecordEpisodeStatistics]),
+        ("MountainCarContinuous-v0", [ClipAction, rescale(-np.inf, np.inf)]),
+        ("HalfCheetah-v5", [rescale(*HALF)]),
+        ("Hopper-v5", [ClipAction, lambda env: TimeLimit(env, 50)]),
+        ("CartPole-v1", [repeat(3)]),
+        ("CartPole-v1", [lambda env: TimeLimit(env, 10), repeat(4)]),
+        ("Pendulum-v1", [repeat(7), lambda env: TimeLimit(env, 20), ClipAction]),
+        ("Pendulum-v1", [repeat(7), lambda env: TimeLimit(env, 40), repeat(1)]),
+        ("Walker2d-v5", [rescale(-2.0, 2.0), repeat(3), ClipAction]),
+    ],
+)
+def test_wrappers_that_change_a_step_in_a_known_way(env_id: str, wrappers: list[Callable[[Any], Any]]) -> None:
+    env = wrapped(gymnasium.make(env_id, disable_env_checker=True), *wrappers)
+    both, draw = Compared(env, twin(env)), np.random.default_rng(0)
+    for seed in range(8):
+        both.reset(seed=seed)
+        over = False
+        while not over:
+            action = env.action_space.sample() if seed % 2 else np.float32(draw.normal(size=env.action_space.shape) * 2)
+            if isinstance(env.action_space, spaces.Discrete):
+                action = int(draw.integers(2))
+            _, _, terminated, truncated, _ = both.step(action)
+            over = terminated or truncated
+        assert both.has_acted
+        assert not both.difference
+
+
+def test_edges_of_actions() -> None:
+    """Zeros of both signs, infinities, NaN, and numbers at the bounds, as np.clip has them. Its observation is the action."""
+    low, high = np.array([0.0, -0.0, -1.0], np.float32), np.array([0.5, 0.0, 1.0], np.float32)
+    values = np.array([0.0, -0.0, 0.5, -1.0, 1.0, np.inf, -np.inf, np.nan, 1e-45], np.float32)
+    echo = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 6)(
+        lambda _, action, seen, *__: ctypes.memmove(seen, action, 12) and 0
+    )
+    begin = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(lambda *_: 0)
+    box = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    instance = NativeEnv.from_functions(begin, echo, box, box).instance
+    wrappers, seen = _core.StepWrappers(changes=[("clip", low, high)]), []
+    for value in values:
+        instance.reset(0)
+        instance.step(np.full(3, value, np.float32), wrappers)
+        seen.append(instance.observation.copy())
+    assert np.array(seen).tobytes() == np.array([np.clip(np.full(3, value), low, high) for value in values]).tobytes()
+
+
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "Hopper-v5"])
+def test_a_training_in_wrappers_has_the_same_bits(env_id: str) -> None:
+    def make() -> Any:
+        return wrapped(gymnasium.make(env_id), rescale(-0.5, 0.5), ClipAction)
+
+    assert_same_natively(make, 3, 2)
+
+
+def test_wrappers_in_c_are_those_of_gymnasium() -> None:
+    env = ClipAction(gymnasium.make("Pendulum-v1"))
+    env.func = lambda action: action
+    assert twin_of(env) == "ClipAction.func was replaced"
+    twice = wrapped(gymnasium.make("Pendulum-v1"), repeat(2), repeat(3))
+    assert "repeated 2 times, and once more" in str(twin_of(twice))
 
 
 def test_a_method_that_was_put_into_a_class_means_python(monkeypatch: pytest.MonkeyPatch) -> None:

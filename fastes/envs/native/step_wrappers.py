@@ -1,0 +1,89 @@
+"""The wrappers of Gymnasium that environments in C step in."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Sequence
+from types import CodeType
+from typing import Any
+
+import gymnasium
+from gymnasium.wrappers import ClipAction, OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, RescaleAction, TimeLimit
+
+from fastes import _core
+
+_WATCHING = (OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics)  # these change no observation and no reward
+_REPEATING = getattr(gymnasium.wrappers, "RepeatAction", None)  # since Gymnasium 1.3
+_FUNCTIONS = {  # of an action, as these classes make them: the module, the name, and how it is called in C
+    ClipAction: ("gymnasium.wrappers.transform_action", "ClipAction.__init__.<locals>.<lambda>", "clip"),
+    RescaleAction: ("gymnasium.wrappers.utils", "rescale_box.<locals>.backward", "rescale"),
+}
+
+
+def step_wrappers(wrappers: Sequence[Any], own_limit: int) -> _core.StepWrappers | str:
+    """Return what wrappers do to the steps of an environment; or why that is not known in C, in words.
+
+    Args:
+        wrappers: The outermost first.
+        own_limit: Steps after which the environment in them truncates an episode; 0 for none.
+    """
+    changes, repeats = list[tuple[str, Any, Any]](), 1
+    limits, inner_limits = list[int](), list[int]()  # of TimeLimits outside of what repeats actions, and inside
+    for wrapper in wrappers:
+        kind = type(wrapper)
+        if changed := replaced_in_words(wrapper):
+            return changed
+        if kind is TimeLimit:
+            limit = wrapper._max_episode_steps
+            if type(limit) is not int or limit < 1:
+                return f"it ends after {limit!r} steps"
+            (limits if repeats == 1 else inner_limits).append(limit)
+        elif kind in _FUNCTIONS:
+            change = _change_of(wrapper)
+            if isinstance(change, str):
+                return change
+            changes.append(change)
+        elif kind is _REPEATING:
+            if repeats > 1 or type(wrapper.num_repeats) is not int or wrapper.num_repeats < 1:
+                return f"actions are repeated {wrapper.num_repeats!r} times" + (", and once more" if repeats > 1 else "")
+            repeats = wrapper.num_repeats
+        elif kind not in _WATCHING:
+            return f"{kind.__name__} is not known in C"
+    if own_limit:
+        (limits if repeats == 1 else inner_limits).append(own_limit)
+    return _core.StepWrappers(min(limits, default=0), changes, repeats, min(inner_limits, default=0))
+
+
+def _change_of(wrapper: Any) -> tuple[str, Any, Any] | str:
+    """Return what a wrapper does to actions; or why that is not known in C."""
+    kind = type(wrapper)
+    module, name, change = _FUNCTIONS[kind]
+    if (wrapper.func.__module__, wrapper.func.__qualname__) != (module, name):
+        return f"{kind.__name__}.func was replaced"
+    held = inspect.getclosurevars(wrapper.func).nonlocals
+    try:
+        space = held["env"].action_space if change == "clip" else wrapper.env.action_space
+        numbers = (space.low, space.high) if change == "clip" else (held["intercept"], held["gradient"])
+    except (AttributeError, KeyError) as error:
+        return f"{kind.__name__} is not as expected ({error})"
+    if any(each.dtype != "float32" or each.shape != space.shape for each in numbers):
+        return f"{kind.__name__} changes actions that are not float32"
+    return (change, *numbers)
+
+
+def replaced_in_words(layer: Any) -> str:
+    """Return which method of an object was replaced, in it or in a class of Gymnasium; "" for none."""
+    kind = type(layer)
+    own = [name for name, value in vars(layer).items() if callable(value) and hasattr(kind, name)]
+    for base in kind.__mro__:
+        home = getattr(sys.modules.get(base.__module__), "__file__", None)
+        if base.__module__.startswith("gymnasium."):
+            own += [name for name, member in vars(base).items() if _written_in(member) not in (None, home)]
+    return f"{kind.__name__}.{own[0]} was replaced" if own else ""
+
+
+def _written_in(member: Any) -> str | None:
+    """Return the file of a method or property; None for anything else."""
+    code = getattr(getattr(member, "fget", member), "__code__", None)
+    return code.co_filename if isinstance(code, CodeType) else None
