@@ -23,6 +23,7 @@ from fastes.settings.settings import SCHEDULES
 from fastes.zoo.hyperparams import convert, sample
 
 _FACTORY = "_fastes_factory"  # attribute of a VecEnv
+_MAKES_SCHEDULES = "_preprocess_schedules"  # method of the Zoo's ExperimentManager
 
 
 def register(name: str) -> None:
@@ -40,8 +41,8 @@ def register(name: str) -> None:
     HYPERPARAMS_SAMPLER[name] = sample
     HYPERPARAMS_CONVERTER[name] = convert
     exp_manager.make_vec_env = remembering(exp_manager.make_vec_env)
-    manager: Any = exp_manager.ExperimentManager
-    manager._preprocess_schedules = staticmethod(leaving_two_numbers(manager._preprocess_schedules))
+    makes_schedules = getattr(exp_manager.ExperimentManager, _MAKES_SCHEDULES)
+    setattr(exp_manager.ExperimentManager, _MAKES_SCHEDULES, staticmethod(leaving_two_numbers(makes_schedules)))
 
 
 class FastES(model.FastES):
