@@ -1,4 +1,4 @@
-"""Training on environments that step in C, over the same ones in Python, over MuJoCo alone, and over a bare loop in C."""
+"""Training on environments that step in C, over the same in Python, MuJoCo alone, a bare loop in C, and EnvPool's steps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,8 @@ PHYSICS_AIMS = {
 }
 AIMS = {"CartPole-v1": 30.0, "Pendulum-v1": 30.0, "Acrobot-v1": 30.0, "MountainCar-v0": 30.0, "MountainCarContinuous-v0": 0.0}
 BARE_AIM = 0.8
+ENVPOOL = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5")
+_ENVPOOL_SIZES = (1, 8, 64, 256)  # environments side by side, of which the fastest counts
 _GENERATIONS = 20  # whose parameters have to be the same
 _CODE = Path(__file__).with_name("bare_cartpole.c")
 
@@ -150,6 +154,37 @@ def over_bare(seconds: float, repeats: int) -> list[str]:
     return table_row("CartPole, bare loop", pairs, BARE_AIM)
 
 
+class EnvPool:
+    """Environments of EnvPool that step on one thread with actions drawn beforehand, without a policy."""
+
+    def __init__(self, env_id: str, size: int) -> None:
+        self._env = import_module("envpool").make(env_id, env_type="gymnasium", num_envs=size, num_threads=1, seed=0)
+        space: Any = self._env.action_space
+        space.seed(0)
+        self._actions = np.stack([np.array([space.sample() for _ in range(size)]) for _ in range(100)])
+        self._env.reset()
+        self.size = size
+
+    def rate(self, seconds: float) -> float:
+        """Step for some seconds; return the steps per CPU second."""
+        began, started, steps = time.perf_counter(), time.process_time(), 0
+        while time.perf_counter() - began < seconds:
+            for actions in self._actions:
+                self._env.step(actions)
+            steps += self.size * len(self._actions)
+        return steps / (time.process_time() - started)
+
+
+def over_envpool(env: str, seconds: float, repeats: int) -> list[str]:
+    """The row of an environment: training over the steps of EnvPool alone."""
+    pools = [EnvPool(env, size) for size in _ENVPOOL_SIZES]
+    pool = max(pools, key=lambda pool: pool.rate(seconds / 4))
+    with model_on(env, "on") as model:
+        rate(model, 2 * seconds)
+        pairs = [(rate(model, seconds)[0], pool.rate(seconds)) for _ in range(repeats)]
+    return table_row(f"{env}, EnvPool's steps ({pool.size} side by side)", pairs, 0.0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.native", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a stretch (default: 2)")
@@ -158,6 +193,8 @@ def main() -> None:
     rows = [over_physics(env, given.seconds, given.repeats) for env in PHYSICS_AIMS]
     rows += [compare(env, given.seconds, given.repeats) for env in AIMS]
     rows.append(over_bare(given.seconds, given.repeats))
+    if find_spec("envpool"):  # pip install envpool
+        rows += [over_envpool(env, given.seconds, given.repeats) for env in ENVPOOL]
     print(describe())
     print(markdown_table(("environment", "in C, steps/s", "baseline, steps/s", "ratio", "aim"), rows))
 
