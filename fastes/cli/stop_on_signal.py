@@ -47,7 +47,7 @@ class StopOnSignal(Callback):
         if self.requested or not self._trains:
             raise KeyboardInterrupt
         self.requested = True
-        after = ", or the choice at the end" if self._may_select else ""
+        after = ", or after the final selection" if self._may_select else ""
         print(f"\nCtrl-C: ending after this generation{after}; again to stop at once", file=sys.stderr)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002

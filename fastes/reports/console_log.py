@@ -181,9 +181,12 @@ def first_lines(model: Model, record: Record) -> Iterator[str]:
     if not episodes:
         return
     returns, lengths = np.array([each for each, _ in episodes]), np.array([length for _, length in episodes])
-    cut = f" ({record.episodes_cut} cut)" if record.episodes_cut else ""
+    grows = model.training.cap is not None
+    why = ": episode_cap begins with short ones" if grows else ""
+    cut = f" ({record.episodes_cut} cut{why})" if record.episodes_cut else ""
+    is_told = nothing_to_climb(returns) and not (grows and record.episodes_cut)
     said = f"first {len(episodes)} episodes: {lengths_in_words(lengths)}{cut}, return {returns_in_words(returns)}"
-    yield f"{said}: nothing to climb yet. {exploring(model)}" if nothing_to_climb(returns) else said
+    yield f"{said}: nothing to climb yet. {exploring(model)}" if is_told else said
     if odd := leaves_its_space(model.normalizer, model.observation_space):
         yield odd
 
@@ -192,15 +195,15 @@ def limit_line(model: Model) -> str:
     """Return a line about the limit at which endless episodes are cut."""
     limit = model.training.longest_episode()
     return (
-        f"{model.source.name} has no limit of steps that is known: an episode is cut after {limit:,}; max_episode_steps sets "
-        "another limit, -1 none"
+        f"{model.source.name} has no limit of steps that is known: an endless episode is cut after {limit:,}; max_episode_steps "
+        "sets another limit, -1 none"
     )
 
 
 def race_line(model: Model) -> str:
     """Return a line about the recipes that are about to race."""
     selection = model.selection
-    names = [trial.recipe for trial in selection.trials]
+    names = [f"{trial.number + 1} {trial.recipe}" for trial in selection.trials]
     return (
         f"{model.source.name} has {no_preset(model)}: up to {len(names)} recipes race in the first {selection.fraction:.0%} of "
         f"the budget ({', '.join(names[:-1])} and {names[-1]})"

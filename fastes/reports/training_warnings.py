@@ -15,7 +15,7 @@ from fastes.rollout.batch import Batch
 from fastes.training.evaluation import FinishedEvaluation
 from fastes.training.training import Training
 
-UNBEATEN, _EQUAL, _SHORT = 50, 20, 20  # generations in a row
+UNBEATEN, _EQUAL, _SHORT, _DRAWN = 50, 20, 20, 20  # generations in a row
 _AT_ONCE, _LONG = 2.0, 10.0  # mean steps of episodes that end at once, and of such that do not
 _OF_ENV = ("steps", "observations")  # kinds of warnings
 _NEAR = 0.25  # of the way from the first evaluation to the target: what is nearer is not stuck
@@ -33,6 +33,7 @@ class StatisticsWarnings:
         self.of_env = set[str]() if of_env is None else of_env
         self._equal = 0  # generations in a row in which all returns were the same
         self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
+        self._drawn = 0  # evaluations in a row that were below what candidates return whose actions are drawn
         self._short = 0  # generations in a row in which episodes ended at once
         self._lowest, self._highest = math.inf, -math.inf  # returns so far
         self._first_lengths: tuple[float, int] | None = None  # mean and shortest of the first generation, if it was seen
@@ -72,6 +73,7 @@ class StatisticsWarnings:
         self._check_equal_returns(training, generation, batch, finished)
         if finished is not None:
             self._check_unbeaten(training, finished)
+            self._check_drawn(training, finished)
         self._check_course(training, generation, batch, finished, target_return, has_raced)
 
     def _check_finite(self, training: Training, generation: int, batch: Batch) -> None:
@@ -216,6 +218,20 @@ class StatisticsWarnings:
                 "noise. While eval_return still rises that does no harm. Where it does not, "
                 f"sigma = {training.settings.sigma!r}{noise} is too large for this policy (try half of it), or the training is "
                 "stuck: try another seed, a larger population_size, or a denser reward",
+            )
+
+    def _check_drawn(self, training: Training, finished: FinishedEvaluation) -> None:
+        """Check whether the policy acts well only if its actions are drawn, as those of candidates are."""
+        returns, evaluation = finished.pending.returns, finished.evaluation.mean
+        mean, std = mean_and_std(returns.tolist())
+        self._drawn = self._drawn + 1 if training.settings.sample_actions and evaluation < mean - std else 0
+        if self._drawn >= _DRAWN:
+            self._say(
+                "drawn",
+                f"actions that are drawn, as in training, return {number_in_words(mean)} in mean, and the likeliest ones, which "
+                f"evaluations take, {number_in_words(evaluation)}, in {self._drawn} evaluations up to generation "
+                f"{finished.pending.generation + 1}. predict(observation) draws; predict(observation, deterministic=True), "
+                "evaluate() and fastes eval take the likeliest",
             )
 
     def _say(self, kind: str, message: str) -> None:

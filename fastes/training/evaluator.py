@@ -115,10 +115,9 @@ class Evaluator:
     def pool_spec(self, training: bool = True) -> PoolSpec:
         """The needs of the trainings, for `Pool.open`; evaluation alone needs no noise table."""
         first = self._first
-        needs = self.needs() if training else (self.needs_of(first, training=False),)
         return PoolSpec(
             source=self.source,
-            trainings=needs,
+            trainings=self.needs(training),
             on_env_error=first.settings.on_env_error,
             step_timeout=first.settings.timeout(),
             worker_max_episodes=first.settings.worker_max_episodes,
@@ -130,11 +129,13 @@ class Evaluator:
             native=first.settings.native,
         )
 
-    def needs(self) -> tuple[TrainingNeeds, ...]:
-        """The needs of each training."""
+    def needs(self, training: bool = True) -> tuple[TrainingNeeds, ...]:
+        """The needs of each training. training: as of `needs_of`."""
         several = len(self.trainings) > 1
-        names = (f"trial {number + 1}" if several else "" for number in self.trainings)
-        return tuple(replace(self.needs_of(each), name=name) for each, name in zip(self.trainings.values(), names, strict=True))
+        return tuple(
+            replace(self.needs_of(each, training), name=f"trial {number + 1}" if several else "")
+            for number, each in self.trainings.items()
+        )
 
     def needs_of(self, of: Training, training: bool = True) -> TrainingNeeds:
         """The needs of one training. training: whether its candidates play, and not noise-free episodes alone."""
@@ -182,7 +183,7 @@ class Evaluator:
             if isinstance(self.source.factory, MissingEnv):
                 self.source.factory()  # raises here, and not in every worker
             end_idle(self)
-            self._places = {number: place for place, number in enumerate(self.trainings)} if training else {}
+            self._places = {number: place for place, number in enumerate(self.trainings)}
             self.openings += 1
             self.pool.open(self.pool_spec(training))  # workers build their environments while the parent draws the noise table
         return self.pool

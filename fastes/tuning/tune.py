@@ -280,7 +280,8 @@ def _search_candidates(search: _Search, study: Study, most: int, ends_at: float)
     while (count := len(study.finished)) < most:
         last = ((FINALISTS + 1) * PLAY_OFF * search.n_seeds + 2 * REPORT_SEEDS) * per_training
         if longest and time.monotonic() + longest + last > ends_at:
-            search.tell(f"the time is up after {count} candidates")
+            known = ", all of them known settings: nothing new was tried" if count <= len(search.starts) else ""
+            search.tell(f"the time is up after {count} candidates{known}")
             break
         size = min(most - count, search.parallel - count % search.parallel)
         started = time.monotonic()

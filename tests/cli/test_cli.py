@@ -781,7 +781,7 @@ def test_an_interrupt_names_the_choice_at_the_end_if_there_can_be_one(
     with FastES("CartPole-v1", n_workers=0, seed=1, **settings) as model, StopOnSignal() as interrupt:
         interrupt.on_start(model, 100)
         signal.raise_signal(signal.SIGINT)
-    assert ("or the choice at the end" in capsys.readouterr().err) == bool(settings)
+    assert ("or after the final selection" in capsys.readouterr().err) == bool(settings)
 
 
 def test_an_interrupt_while_modules_are_imported_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -840,7 +840,7 @@ def test_the_limit_is_said_at_the_start(capsys: pytest.CaptureFixture[str]) -> N
         model.learn(1_000)
     _, limit, _, header = capsys.readouterr().out.splitlines()[:4]
     assert limit == (
-        "Blank has no limit of steps that is known: an episode is cut after 1,000; "
+        "Blank has no limit of steps that is known: an endless episode is cut after 1,000; "
         "max_episode_steps sets another limit, -1 none"
     )
     assert header.split()[0] == "gen"

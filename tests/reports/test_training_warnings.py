@@ -116,6 +116,15 @@ def test_what_does_not_count(name: str) -> None:
     assert len(warnings_of([UNBEATEN] * 49 + [NOT_BELOW[name]] + [UNBEATEN] * 50)) == 1, "it starts the count again"
 
 
+def test_a_policy_that_acts_well_only_when_its_actions_are_drawn_is_told() -> None:
+    drawn, words = generation([[1.0, 1.0], [0.0, 1.0]], [0.0, 0.0]), "the likeliest"
+    (message,) = warnings_of([drawn] * 60, words, sample_actions=True)
+    assert "return 0.75 in mean" in message
+    assert "take, 0, in 20 evaluations up to generation 20." in message
+    assert warnings_of([drawn] * 60, words) == []
+    assert warnings_of([drawn] * 19 + [generation([[1.0, 0.0]], [0.5])] + [drawn] * 19, words, sample_actions=True) == []
+
+
 def test_a_generation_without_an_evaluation_is_no_sign_of_anything() -> None:
     assert warnings_of([UNBEATEN, generation([[0.0, 1.0]], [])] * 49) == []
     (message,) = warnings_of([UNBEATEN, generation([[0.0, 9.0]], [])] * 50)

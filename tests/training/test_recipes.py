@@ -79,6 +79,17 @@ def test_a_race_that_was_stopped_and_loaded_ends_as_one_that_was_not(stop_after:
         assert_same_state(expected, again.snapshot())
 
 
+def test_a_race_that_was_stopped_and_loaded_plays_the_recipe_that_it_shows(tmp_path: Path) -> None:
+    """Its policy has another size than the first recipe's."""
+    with racing() as first:
+        first.learn(BUDGET, lambda model, _: len(model.theta) == len(model.selection.trials[0].training.strategy.theta))
+        assert first.selection.focus
+        first.save(tmp_path / "m.zip")
+        expected = first.evaluate(3)
+    with FastES.load(tmp_path / "m.zip", Unknown, n_workers=0) as again:
+        assert again.evaluate(3).returns.tolist() == expected.returns.tolist()
+
+
 def test_recipes_that_are_equally_good_are_ranked_by_what_their_candidates_found() -> None:
     """Over some generations: where rewards are rare, the last one alone may have found none."""
     means: dict[int, float] = {}
