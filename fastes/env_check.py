@@ -199,7 +199,7 @@ class EnvCheck(NamedTuple):
                 "speed",
                 (
                     f"{self.steps_per_second:,.0f} steps/s in one process: {self.total_timesteps:,} steps take "
-                    f"{duration_in_words(self.seconds)} or more on {self.processes} core{'s' * (self.processes != 1)}"
+                    f"about {duration_in_words(self.seconds)} on {self.processes} core{'s' * (self.processes != 1)}"
                 ),
             )
         if self.choice:
@@ -425,7 +425,8 @@ def _about_repeated(repeated: Repeated | None) -> Iterator[Finding]:
     yield Finding(
         WARNING,
         f"two episodes of the same seed and the same actions {what}: results will depend on which worker plays what. Call "
-        "super().reset(seed=seed), draw from self.np_random alone, and keep nothing from one episode to the next",
+        "super().reset(seed=seed), draw from self.np_random alone (in C: from reset's fastes_random), and keep nothing "
+        "from one episode to the next",
     )
 
 

@@ -4,6 +4,7 @@
  *     fastes train ./cartpole.so:CartPole --total-timesteps 100000
  */
 #include <fastes_env.h>
+#include <string.h>
 
 struct cartpole {
     double x, speed, angle, turn; /* m, m/s, rad, rad/s */
@@ -21,7 +22,7 @@ static int make(void *state, const fastes_option *options, int32_t num_options) 
     struct cartpole *s = state;
     s->gravity = 9.8;
     for (int32_t i = 0; i < num_options; i++) {
-        if (options[i].name[0] != 'g') return 1; /* it has no other */
+        if (strcmp(options[i].name, "gravity") || options[i].text) return 1; /* it has no other, and no text */
         s->gravity = options[i].number;
     }
     return 0;
@@ -29,7 +30,7 @@ static int make(void *state, const fastes_option *options, int32_t num_options) 
 
 static const char *error(void *state) {
     (void)state;
-    return "its only option is gravity";
+    return "its only option is gravity, a number";
 }
 
 static int reset(void *state, fastes_random *random, void *observation) {

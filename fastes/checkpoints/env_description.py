@@ -14,7 +14,7 @@ from fastes.envs.factories import Copies
 from fastes.envs.given.changes import shortened
 from fastes.envs.import_hook import ATARI, is_atari, register_atari
 from fastes.envs.likeness import described, same
-from fastes.envs.native.native_env import in_library
+from fastes.envs.native.native_env import in_library, is_native, native_id
 from fastes.envs.source import EnvSource, make_env_source
 from fastes.envs.worker_imports import portable
 from fastes.errors import EnvironmentUnavailable
@@ -42,9 +42,13 @@ _COMPATIBILITY = ("GymV21Environment-v0", "GymV26Environment-v0")
 def to_json(source: EnvSource) -> dict[str, Any] | None:
     """Return id and arguments for a checkpoint, or None if these would not rebuild the environment.
 
-    Arguments that are not JSON are left out; 'lost' describes them in words.
+    Arguments that are not JSON are left out; 'lost' describes them in words. Of an environment in a library there are the name
+    and the options, without the library.
     """
     spec = source.spec
+    if spec is not None and in_library(spec):
+        options = {name: value for name, value in {**spec.kwargs, **source.make_kwargs}.items() if name != "place"}
+        return {"id": spec.id, "kwargs": options}
     if spec is None or not source.rebuilds:
         return None
     defaults = DEFAULTS if spec.id == ATARI else {}  # they may change, what the policy was trained on must not
@@ -108,7 +112,7 @@ def from_json(data: Mapping[str, Any] | None, kept_out: str = "") -> EnvSource:
     Raises:
         CannotRebuild: No description, an id that is not registered, or arguments that are missing or may name code.
     """
-    if data is None:
+    if data is None or kept_out:
         why = f": {kept_out}" if kept_out else " (a factory, wrappers, or an id that was not registered)"
         raise CannotRebuild(
             f"the checkpoint does not say how to build its environment{why}", ": pass it, as in FastES.load(path, env=make_env)"
@@ -146,7 +150,7 @@ def source_of_id(env_id: str, data: Mapping[str, Any] | None, given: Mapping[str
         data: The file's description of its environment.
         given: Arguments in place of the file's, or in addition, if the file could not keep all.
     """
-    bare = env_id.rpartition(":")[2]
+    bare = native_id(env_id) if is_native(env_id) else env_id.rpartition(":")[2]
     named = data is not None and bare == data["id"]
     if data is not None and named:
         check_nothing_lost(data, given or {})

@@ -85,7 +85,8 @@ typedef struct {
     /* Begins an episode. The stream is valid until the next reset, and may be kept for that long. */
     int (*reset)(void *state, fastes_random *random, void *observation);
 
-    /* A step. reward, terminated and truncated are 0 before. */
+    /* A step. action is float * or double * for a Box of that dtype, and one int64_t for choices. reward, terminated and truncated
+     * are 0 before. */
     int (*step)(void *state, const void *action, void *observation, double *reward, uint8_t *terminated, uint8_t *truncated);
 
     /* All that follows may be NULL. */

@@ -195,8 +195,8 @@ def limit_line(model: Model) -> str:
     """Return a line about the limit at which endless episodes are cut."""
     limit = model.training.longest_episode()
     return (
-        f"{model.source.name} has no limit of steps that is known: an endless episode is cut after {limit:,}; max_episode_steps "
-        "sets another limit, -1 none"
+        f"{model.source.name} has no limit of steps that is known: an endless episode is cut after {limit:,}; "
+        "max_episode_steps sets another limit, -1 none"
     )
 
 

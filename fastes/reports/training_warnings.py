@@ -228,8 +228,8 @@ class StatisticsWarnings:
         if self._drawn >= _DRAWN:
             self._say(
                 "drawn",
-                f"actions that are drawn, as in training, return {number_in_words(mean)} in mean, and the likeliest ones, which "
-                f"evaluations take, {number_in_words(evaluation)}, in {self._drawn} evaluations up to generation "
+                f"actions that are drawn, as in training, return {number_in_words(mean)} in mean, and the likeliest ones, "
+                f"which evaluations take, {number_in_words(evaluation)}, in {self._drawn} evaluations up to generation "
                 f"{finished.pending.generation + 1}. predict(observation) draws; predict(observation, deterministic=True), "
                 "evaluate() and fastes eval take the likeliest",
             )

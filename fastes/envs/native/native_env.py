@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from fastes import _core
 
-_ENDINGS = (".so", ".dylib")
+_ENDINGS, _SOURCES = (".so", ".dylib"), (".c", ".cc", ".cpp")
 _HEADER = Path(__file__).resolve().parents[2] / "include"
 
 
@@ -30,21 +30,33 @@ def in_library(spec: EnvSpec | None) -> bool:
 
 
 def is_native(env_id: str) -> bool:
-    """Return whether an id names an environment in a shared library: PATH.so:NAME."""
-    return env_id.rpartition(":")[0].endswith(_ENDINGS)
+    """Return whether an id names an environment in a shared library: PATH.so:NAME, or is meant to."""
+    return env_id.rpartition(":")[0].endswith(_ENDINGS + _SOURCES) or env_id.endswith(_ENDINGS)
 
 
-def native_spec(place: str, options: Mapping[str, Any]) -> EnvSpec:
+def native_spec(place: str, options: Mapping[str, Any] | None = None) -> EnvSpec:
     """Return the spec of an environment in C, with the library's absolute path.
 
     Args:
         place: PATH.so:NAME.
         options: Numbers and texts by name.
+
+    Raises:
+        ValueError: It lacks the name, or names source code.
     """
     path, _, name = place.rpartition(":")
-    kwargs = {**options, "place": f"{os.path.abspath(os.path.expanduser(path))}:{name}"}
+    if place.endswith(_ENDINGS):
+        raise ValueError(f"{place!r} is a library: expected {place}:NAME, with the name in FASTES_ENV(NAME)")
+    if path.endswith(_SOURCES):
+        raise ValueError(f"{path!r} is source code: compile it, and pass {os.path.splitext(path)[0]}.so:{name}")
+    kwargs = {**(options or {}), "place": f"{os.path.abspath(os.path.expanduser(path))}:{name}"}
     entry_point = f"{NativeEnv.__module__}:{NativeEnv.__name__}"
-    return EnvSpec(f"native/{name}", entry_point=entry_point, kwargs=kwargs, disable_env_checker=True)
+    return EnvSpec(native_id(place), entry_point=entry_point, kwargs=kwargs, disable_env_checker=True)
+
+
+def native_id(place: str) -> str:
+    """Return the id by which a checkpoint knows an environment in C: it does not say where the library is."""
+    return f"native/{place.rpartition(':')[2]}"
 
 
 class NativeEnv(gymnasium.Env[Any, Any]):

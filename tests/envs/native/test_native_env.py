@@ -288,6 +288,25 @@ def test_what_cannot_be_used_is_an_error_in_words(library: str, place: str, erro
         NativeEnv(place.format(library))
 
 
+def test_a_file_keeps_the_options_and_not_the_library(walk: str, tmp_path: Path) -> None:
+    with FastES(walk, env_kwargs={"way": "left"}, n_workers=0, **SETTINGS) as model:
+        model.learn(200)
+        model.save(tmp_path / "m.zip")
+        expected = model.evaluate(3).returns.tolist()
+    with FastES.load(tmp_path / "m.zip", env=walk, n_workers=0) as again:
+        assert again.evaluate(3).returns.tolist() == expected
+    with FastES.load(tmp_path / "m.zip", env=walk, n_workers=0, env_kwargs={"way": "right"}) as other:
+        assert other.evaluate(3).returns.tolist() != expected
+    with FastES.load(tmp_path / "m.zip", n_workers=0) as bare, pytest.raises(ValueError, match="a file names no code"):
+        bare.evaluate(1)
+
+
+@pytest.mark.parametrize(("place", "words"), [("./walk.so", "./walk.so:NAME"), ("./walk.c:Walk", "pass ./walk.so:Walk")])
+def test_a_place_without_a_name_or_of_source_code_says_what_to_type(place: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        FastES(place)
+
+
 def test_options_that_it_does_not_know_are_an_error_in_words(walk: str) -> None:
     with pytest.raises(ValueError, match="unknown option"):
         NativeEnv(walk, speed=3.0)
