@@ -42,8 +42,8 @@ _COMPATIBILITY = ("GymV21Environment-v0", "GymV26Environment-v0")
 def to_json(source: EnvSource) -> dict[str, Any] | None:
     """Return id and arguments for a checkpoint, or None if these would not rebuild the environment.
 
-    Arguments that are not JSON are left out; 'lost' describes them in words. Of an environment in a library there are the name
-    and the options, without the library.
+    Arguments that are not JSON are left out; 'lost' describes them in words. An environment in a library is
+    described by its name and options, without the library.
     """
     spec = source.spec
     if spec is not None and in_library(spec):
