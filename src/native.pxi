@@ -33,6 +33,9 @@ def classic_env(str name):
     return <size_t>fastes_classic_env(name.encode())
 
 
+MOST_CHANGES = 8  # of an action, by wrappers
+
+
 cdef class StepWrappers:
     """What the wrappers of an environment do to its steps.
 
@@ -49,9 +52,12 @@ cdef class StepWrappers:
 
     def __init__(self, int64_t limit=0, changes=(), int64_t repeats=1, int64_t inner_limit=0):
         cdef const float[::1] first, second
-        if len(changes) > 8 or repeats < 1 or limit < 0 or inner_limit < 0 or (inner_limit and repeats == 1):
-            raise ValueError(f"limits {limit} and {inner_limit}, {repeats} repeats, {len(changes)} changes: not the wrappers of a step")
-        self.holds = [(np.array(first, "f4").ravel(), np.array(second, "f4").ravel()) for _, first, second in changes]
+        if len(changes) > MOST_CHANGES or repeats < 1 or limit < 0 or inner_limit < 0 or (inner_limit and repeats == 1):
+            raise ValueError(
+                f"limit = {limit}, repeats = {repeats}, inner_limit = {inner_limit}, {len(changes)} changes: expected limits of 0 or "
+                f"more, the inner one with repeats alone, repeats of 1 or more, and at most {MOST_CHANGES} changes"
+            )
+        self.holds = [(np.array(one, "f4").ravel(), np.array(other, "f4").ravel()) for _, one, other in changes]
         self.c.limit, self.c.repeats, self.c.inner_limit = limit, repeats, inner_limit
         self.c.num_changes, self.c.changes = len(changes), self.changes
         self.c.action_size = self.holds[0][0].size if changes else 0

@@ -28,9 +28,12 @@ _HANG_SECONDS = 240
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.option.markexpr:
         return
-    named = tuple(str(config.invocation_params.dir / argument) for argument in config.args if "::" in argument)
+    named = set()  # tests that are named one by one, without what follows in brackets
+    for path, *names in (argument.split("::") for argument in config.args if "::" in argument):
+        named.add((os.path.realpath(config.invocation_params.dir / path), "::".join(names)))
     for item in items:
-        if "slow" in item.keywords and not f"{item.path}::{item.nodeid.partition('::')[2]}".startswith(named):
+        name, bare = item.nodeid.partition("::")[2], item.nodeid.partition("::")[2].partition("[")[0]
+        if "slow" in item.keywords and not {(os.path.realpath(item.path), each) for each in (name, bare)} & named:
             item.add_marker(pytest.mark.skip(reason="slow: run with -m slow"))
 
 

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -174,12 +175,19 @@ class EnvPool:
             steps += self.size * len(self._actions)
         return steps / (time.process_time() - started)
 
+    def close(self) -> None:
+        self._env.close()
+
 
 def over_envpool(env: str, seconds: float, repeats: int) -> list[str]:
     """The row of an environment: training over the steps of EnvPool alone."""
-    pools = [EnvPool(env, size) for size in _ENVPOOL_SIZES]
-    pool = max(pools, key=lambda pool: pool.rate(seconds / 4))
-    with model_on(env, "on") as model:
+    check_same(env)
+    rates = dict[int, float]()
+    for size in _ENVPOOL_SIZES:
+        with closing(EnvPool(env, size)) as pool:
+            rates[size] = pool.rate(seconds / 4)
+    pool = EnvPool(env, max(_ENVPOOL_SIZES, key=lambda size: rates[size]))
+    with closing(pool), model_on(env, "on") as model:
         rate(model, 2 * seconds)
         pairs = [(rate(model, seconds)[0], pool.rate(seconds)) for _ in range(repeats)]
     return table_row(f"{env}, EnvPool's steps ({pool.size} side by side)", pairs, 0.0)

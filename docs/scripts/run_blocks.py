@@ -35,7 +35,8 @@ _BLOCK = re.compile(
 )
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _OF_THE_MACHINE = re.compile(
-    r"[\d.]+(?= s$)|\d+(?= workers?\b)|(?<=\d) +\d+ +\d+%$|[\d,]+(?= steps/s)|(?<=steps take about )[\d.,]+ \w+|\d+(?= cores?\b)"
+    r"[\d.]+(?= s$)|\d+(?= workers?\b)|(?<=\d) +\d+ +\d+%$|[\d,]+(?= steps/s)|(?<=steps take about )[\d.,]+ \w+"
+    r"|\d+(?= cores?\b)"
 )
 _ALIKE = 0.2  # of a number: other processors and versions of libraries give other ones
 _NEEDS = re.compile(r"<!-- needs: ([\w. ]+) -->")

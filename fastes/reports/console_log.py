@@ -182,7 +182,7 @@ def first_lines(model: Model, record: Record) -> Iterator[str]:
         return
     returns, lengths = np.array([each for each, _ in episodes]), np.array([length for _, length in episodes])
     grows = model.training.cap is not None
-    why = ": episode_cap begins with short ones" if grows else ""
+    why = " by episode_cap, which begins low" if grows else ""
     cut = f" ({record.episodes_cut} cut{why})" if record.episodes_cut else ""
     is_told = nothing_to_climb(returns) and not (grows and record.episodes_cut)
     said = f"first {len(episodes)} episodes: {lengths_in_words(lengths)}{cut}, return {returns_in_words(returns)}"
@@ -203,7 +203,7 @@ def limit_line(model: Model) -> str:
 def race_line(model: Model) -> str:
     """Return a line about the recipes that are about to race."""
     selection = model.selection
-    names = [f"{trial.number + 1} {trial.recipe}" for trial in selection.trials]
+    names = [f"{trial.recipe} as trial {trial.number + 1}" for trial in selection.trials]
     return (
         f"{model.source.name} has {no_preset(model)}: up to {len(names)} recipes race in the first {selection.fraction:.0%} of "
         f"the budget ({', '.join(names[:-1])} and {names[-1]})"

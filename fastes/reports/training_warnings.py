@@ -222,16 +222,17 @@ class StatisticsWarnings:
 
     def _check_drawn(self, training: Training, finished: FinishedEvaluation) -> None:
         """Check whether the policy acts well only if its actions are drawn, as those of candidates are."""
-        returns, evaluation = finished.pending.returns, finished.evaluation.mean
-        mean, std = mean_and_std(returns.tolist())
-        self._drawn = self._drawn + 1 if training.settings.sample_actions and evaluation < mean - std else 0
+        if not training.settings.sample_actions or training.settings.episode_cap != "none":
+            return  # the adaptive cap ends episodes of candidates alone
+        evaluation, (mean, std) = finished.evaluation.mean, mean_and_std(finished.pending.returns.tolist())
+        self._drawn = self._drawn + 1 if evaluation < mean - std else 0
         if self._drawn >= _DRAWN:
             self._say(
                 "drawn",
-                f"actions that are drawn, as in training, return {number_in_words(mean)} in mean, and the likeliest ones, "
-                f"which evaluations take, {number_in_words(evaluation)}, in {self._drawn} evaluations up to generation "
-                f"{finished.pending.generation + 1}. predict(observation) draws; predict(observation, deterministic=True), "
-                "evaluate() and fastes eval take the likeliest",
+                f"{self._drawn} evaluations in a row up to generation {finished.pending.generation + 1} take the likeliest "
+                "actions and return less than the candidates, whose actions are drawn: in the last one "
+                f"{number_in_words(evaluation)}, and the candidates {number_in_words(mean)} in mean. predict(observation) "
+                "draws; predict(observation, deterministic=True), evaluate() and fastes eval take the likeliest",
             )
 
     def _say(self, kind: str, message: str) -> None:

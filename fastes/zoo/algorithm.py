@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,7 @@ from fastes.settings.settings import SCHEDULES
 from fastes.zoo.hyperparams import convert, sample
 
 _FACTORY = "_fastes_factory"  # attribute of a VecEnv
+_TWO_NUMBERS = re.compile(r"(lin|exp)_[^_]+_[^_]+")
 _MAKES_SCHEDULES = "_preprocess_schedules"  # method of the Zoo's ExperimentManager
 
 
@@ -41,8 +43,8 @@ def register(name: str) -> None:
     HYPERPARAMS_SAMPLER[name] = sample
     HYPERPARAMS_CONVERTER[name] = convert
     exp_manager.make_vec_env = remembering(exp_manager.make_vec_env)
-    makes_schedules = getattr(exp_manager.ExperimentManager, _MAKES_SCHEDULES)
-    setattr(exp_manager.ExperimentManager, _MAKES_SCHEDULES, staticmethod(leaving_two_numbers(makes_schedules)))
+    if makes_schedules := getattr(exp_manager.ExperimentManager, _MAKES_SCHEDULES, None):
+        setattr(exp_manager.ExperimentManager, _MAKES_SCHEDULES, staticmethod(leaving_two_numbers(makes_schedules)))
 
 
 class FastES(model.FastES):
@@ -136,11 +138,11 @@ def monitor_file(vec_env: Any) -> Callback:
 
 
 def leaving_two_numbers(preprocess: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Wrap what makes the Zoo's schedules, which have one number, so that a learning rate between two stays as it is."""
+    """Wrap the method that makes the Zoo's schedules, which have one number: a schedule between two stays as it is."""
 
     @functools.wraps(preprocess)
     def ready(hyperparams: dict[str, Any]) -> dict[str, Any]:
-        kept = {name: value for name, value in hyperparams.items() if name in SCHEDULES and str(value).count("_") == 2}
+        kept = {name: value for name, value in hyperparams.items() if name in SCHEDULES and _TWO_NUMBERS.fullmatch(str(value))}
         return {**preprocess({name: value for name, value in hyperparams.items() if name not in kept}), **kept}
 
     return ready

@@ -119,9 +119,10 @@ def test_what_does_not_count(name: str) -> None:
 def test_a_policy_that_acts_well_only_when_its_actions_are_drawn_is_told() -> None:
     drawn, words = generation([[1.0, 1.0], [0.0, 1.0]], [0.0, 0.0]), "the likeliest"
     (message,) = warnings_of([drawn] * 60, words, sample_actions=True)
-    assert "return 0.75 in mean" in message
-    assert "take, 0, in 20 evaluations up to generation 20." in message
+    assert "20 evaluations in a row up to generation 20 take" in message
+    assert "in the last one 0, and the candidates 0.75 in mean" in message
     assert warnings_of([drawn] * 60, words) == []
+    assert warnings_of([drawn] * 60, words, sample_actions=True, episode_cap="grow") == [], "evaluations are not cut"
     assert warnings_of([drawn] * 19 + [generation([[1.0, 0.0]], [0.5])] + [drawn] * 19, words, sample_actions=True) == []
 
 

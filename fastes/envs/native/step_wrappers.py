@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Sequence
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import gymnasium
@@ -26,7 +26,7 @@ def step_wrappers(wrappers: Sequence[Any], own_limit: int) -> _core.StepWrappers
 
     Args:
         wrappers: The outermost first.
-        own_limit: Steps after which the environment in them truncates an episode; 0 for none.
+        own_limit: Steps after which the environment in them truncates an episode; 0 or less for none.
     """
     changes, repeats = list[tuple[str, Any, Any]](), 1
     limits, inner_limits = list[int](), list[int]()  # of TimeLimits outside of what repeats actions, and inside
@@ -36,7 +36,7 @@ def step_wrappers(wrappers: Sequence[Any], own_limit: int) -> _core.StepWrappers
             return changed
         if kind is TimeLimit:
             limit = wrapper._max_episode_steps
-            if type(limit) is not int or limit < 1:
+            if not _is_count(limit):
                 return f"it ends after {limit!r} steps"
             (limits if repeats == 1 else inner_limits).append(limit)
         elif kind in _FUNCTIONS:
@@ -45,12 +45,16 @@ def step_wrappers(wrappers: Sequence[Any], own_limit: int) -> _core.StepWrappers
                 return change
             changes.append(change)
         elif kind is _REPEATING:
-            if repeats > 1 or type(wrapper.num_repeats) is not int or wrapper.num_repeats < 1:
-                return f"actions are repeated {wrapper.num_repeats!r} times" + (", and once more" if repeats > 1 else "")
+            if repeats > 1:
+                return "two wrappers repeat actions"
+            if not _is_count(wrapper.num_repeats):
+                return f"its actions are repeated {wrapper.num_repeats!r} times, which is no int from 1 on"
             repeats = wrapper.num_repeats
         elif kind not in _WATCHING:
             return f"{kind.__name__} is not known in C"
-    if own_limit:
+    if len(changes) > _core.MOST_CHANGES:
+        return f"{len(changes)} wrappers change its actions"
+    if own_limit > 0:
         (limits if repeats == 1 else inner_limits).append(own_limit)
     return _core.StepWrappers(min(limits, default=0), changes, repeats, min(inner_limits, default=0))
 
@@ -59,17 +63,22 @@ def _change_of(wrapper: Any) -> tuple[str, Any, Any] | str:
     """Return what a wrapper does to actions; or why that is not known in C."""
     kind = type(wrapper)
     module, name, change = _FUNCTIONS[kind]
-    if (wrapper.func.__module__, wrapper.func.__qualname__) != (module, name):
+    made = wrapper.func
+    if not isinstance(made, FunctionType) or (made.__module__, made.__qualname__) != (module, name):
         return f"{kind.__name__}.func was replaced"
-    held = inspect.getclosurevars(wrapper.func).nonlocals
+    held = inspect.getclosurevars(made).nonlocals
     try:
         space = held["env"].action_space if change == "clip" else wrapper.env.action_space
         numbers = (space.low, space.high) if change == "clip" else (held["intercept"], held["gradient"])
     except (AttributeError, KeyError) as error:
         return f"{kind.__name__} is not as expected ({error})"
     if any(each.dtype != "float32" or each.shape != space.shape for each in numbers):
-        return f"{kind.__name__} changes actions that are not float32"
+        return f"{kind.__name__} changes actions by numbers that are no float32 of the actions' shape"
     return (change, *numbers)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 1 <= value < 2**63
 
 
 def replaced_in_words(layer: Any) -> str:

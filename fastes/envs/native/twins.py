@@ -59,16 +59,17 @@ class Twin(NamedTuple):
 def twin_of(env: Any) -> Twin | str:
     """Return the twin of an environment, or why it has none, in words."""
     *outer, innermost = layers(env)
-    wrappers = step_wrappers(outer, innermost.max_episode_steps if type(innermost) is NativeEnv else 0)
-    if isinstance(wrappers, str):
-        return wrappers
     if changed := replaced_in_words(innermost):
         return changed
-    if type(innermost) is NativeEnv:
-        return Twin(innermost.instance, wrappers, True)
-    found = _known(innermost)
+    native = innermost if type(innermost) is NativeEnv else None
+    found = _known(innermost) if native is None else native.instance
     if isinstance(found, str):
         return found
+    wrappers = step_wrappers(outer, 0 if native is None else native.max_episode_steps)
+    if isinstance(wrappers, str):
+        return wrappers
+    if native is not None:
+        return Twin(found, wrappers, True)
     robot = innermost if is_robot(type(innermost)) else None
     whole = None if robot is None or resets_in_c(robot) else env
     return Twin(found, wrappers, whole=whole, robot=robot)

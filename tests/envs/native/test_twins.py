@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -194,18 +195,64 @@ def test_edges_of_actions() -> None:
     """Zeros of both signs, infinities, NaN, and numbers at the bounds, as np.clip has them. Its observation is the action."""
     low, high = np.array([0.0, -0.0, -1.0], np.float32), np.array([0.5, 0.0, 1.0], np.float32)
     values = np.array([0.0, -0.0, 0.5, -1.0, 1.0, np.inf, -np.inf, np.nan, 1e-45], np.float32)
-    echo = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 6)(
-        lambda _, action, seen, *__: ctypes.memmove(seen, action, 12) and 0
-    )
-    begin = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(lambda *_: 0)
-    box = spaces.Box(-np.inf, np.inf, (3,), np.float32)
-    instance = NativeEnv.from_functions(begin, echo, box, box).instance
+    instance = echoing((3,)).instance
     wrappers, seen = _core.StepWrappers(changes=[("clip", low, high)]), []
     for value in values:
         instance.reset(0)
         instance.step(np.full(3, value, np.float32), wrappers)
         seen.append(instance.observation.copy())
     assert np.array(seen).tobytes() == np.array([np.clip(np.full(3, value), low, high) for value in values]).tobytes()
+
+
+def echoing(shape: tuple[int, ...], limit: int = 0) -> NativeEnv:
+    """An environment whose observation is the last action, of three numbers. It never ends."""
+    echo = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 6)(
+        lambda _, action, seen, *__: ctypes.memmove(seen, action, 12) and 0
+    )
+    begin = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 3)(lambda *_: 0)
+    box = spaces.Box(-2.0, 2.0, shape, np.float32)
+    return NativeEnv.from_functions(begin, echo, box, box, max_episode_steps=limit)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (3, 1)])
+@pytest.mark.parametrize(("limit", "wrappers"), [(0, []), (0, [repeat(2)]), (5, [repeat(2)]), (3, [])])
+def test_wrappers_around_an_environment_of_ones_own(shape: tuple[int, ...], limit: int, wrappers: list[Any]) -> None:
+    def make() -> Any:
+        return wrapped(echoing(shape, limit), rescale(-1.0, 0.5), *wrappers, ClipAction, lambda env: TimeLimit(env, 4))
+
+    env, found = make(), twin(make())
+    env.reset(seed=0)
+    found.begin(0)
+    for value in (0.1, -7.0, 0.5, 3.0):
+        action = np.full(shape, value, np.float32)
+        theirs, ours = env.step(action), found.instance.step(action, found.wrappers)
+        assert theirs[0].tobytes() == found.instance.observation.tobytes()
+        assert theirs[1:4] == ours
+        if theirs[3]:
+            break
+    assert theirs[3], "at the limit"
+
+
+class Plane(gymnasium.Env[Any, Any]):
+    """In Python, with actions of two dimensions."""
+
+    observation_space = action_space = spaces.Box(-1.0, 1.0, (2, 2), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return np.zeros((2, 2), np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.zeros((2, 2), np.float32), 0.0, False, True, {}
+
+
+def test_wrappers_around_what_is_not_known_in_c_change_nothing() -> None:
+    many = wrapped(gymnasium.make("Pendulum-v1"), *[ClipAction] * 9)
+    replaced = ClipAction(gymnasium.make("Pendulum-v1"))
+    replaced.func = functools.partial(np.clip, a_min=-1, a_max=1)
+    for env, words in ((ClipAction(Plane()), "Plane"), (many, "9 wrappers"), (replaced, "func was replaced")):
+        assert words in str(twin_of(env))
+    with FastES(lambda: ClipAction(Plane()), "MlpPolicy", n_workers=0, **SETTINGS) as model:
+        model.learn(20)
 
 
 @pytest.mark.parametrize("env_id", ["Pendulum-v1", "Hopper-v5"])
@@ -221,7 +268,7 @@ def test_wrappers_in_c_are_those_of_gymnasium() -> None:
     env.func = lambda action: action
     assert twin_of(env) == "ClipAction.func was replaced"
     twice = wrapped(gymnasium.make("Pendulum-v1"), repeat(2), repeat(3))
-    assert "repeated 2 times, and once more" in str(twin_of(twice))
+    assert "two wrappers repeat actions" in str(twin_of(twice))
 
 
 def test_a_method_that_was_put_into_a_class_means_python(monkeypatch: pytest.MonkeyPatch) -> None:
