@@ -94,6 +94,7 @@ cdef class NativeInstance:
     cdef uint8_t[::1] action_memory
     cdef readonly object name, observation, observation_space, action_space, info_names, picture
     cdef readonly int64_t max_episode_steps
+    cdef int64_t action_size  # numbers of an action
     cdef readonly bint is_open
     cdef bint is_playing, is_cut
     cdef object holds
@@ -133,8 +134,8 @@ cdef class NativeInstance:
         self.memory = memory[skip:]
         self.state = &self.memory[0]
         self.observation = np.zeros(self.observation_space["shape"], dtype=self.observation_space["dtype"])
-        size = max(math.prod(self.action_space["shape"]), 1) * 8
-        self.action_memory = np.zeros(size, dtype=np.uint8)
+        self.action_size = max(math.prod(self.action_space["shape"]), 1)
+        self.action_memory = np.zeros(8 * self.action_size, dtype=np.uint8)
         memset(&self.e, 0, sizeof(fastes_episode))
         self.e.env, self.e.state = env, self.state
         self.e.observation = cnp.PyArray_DATA(<cnp.ndarray>self.observation)
@@ -185,7 +186,7 @@ cdef class NativeInstance:
         if wrappers.c.num_changes:
             if not fits:
                 raise ValueError(f"{self.name}: wrappers change its actions, which are no Box of float32")
-            check_length("a wrapper's change of actions", wrappers.c.action_size, max(math.prod(self.action_space["shape"]), 1))
+            check_length("a wrapper's change of actions", wrappers.c.action_size, self.action_size)
         self.wrappers, self.e.wrappers = wrappers, &wrappers.c
         return 0
 
@@ -235,7 +236,7 @@ cdef class NativeInstance:
         cdef double reward = 0.0
         cdef int failure
         self.check_free()
-        check_length("the action", cnp.PyArray_SIZE(action), max(math.prod(self.action_space["shape"]), 1))
+        check_length("the action", cnp.PyArray_SIZE(action), self.action_size)
         if action.dtype.name != self.action_space["dtype"] or not cnp.PyArray_ISCARRAY_RO(action):
             raise TypeError(f"{self.name}: the action has dtype {action.dtype}: expected contiguous {self.action_space['dtype']}")
         if self.env.action.choices and not 0 <= action.item() < self.env.action.choices:
@@ -281,7 +282,7 @@ cdef class NativeInstance:
             and actor.cast is None
             and tuple(actor.obs_shape) == self.observation_space["shape"]
             and np.dtype(self.action_space["dtype"]).num == actor.action_type
-            and actor.c.action_size == max(math.prod(self.action_space["shape"]), 1)
+            and actor.c.action_size == self.action_size
         )
 
     def play(self, Actor actor not None, int64_t max_steps, StepWrappers wrappers not None=UNWRAPPED, const int64_t[::1] leave=None):

@@ -32,8 +32,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for path, *names in (argument.split("::") for argument in config.args if "::" in argument):
         named.add((os.path.realpath(config.invocation_params.dir / path), "::".join(names)))
     for item in items:
-        name, bare = item.nodeid.partition("::")[2], item.nodeid.partition("::")[2].partition("[")[0]
-        if "slow" in item.keywords and not {(os.path.realpath(item.path), each) for each in (name, bare)} & named:
+        path, name = os.path.realpath(item.path), item.nodeid.partition("::")[2]
+        if "slow" in item.keywords and not {(path, name), (path, name.partition("[")[0])} & named:
             item.add_marker(pytest.mark.skip(reason="slow: run with -m slow"))
 
 

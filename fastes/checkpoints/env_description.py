@@ -14,7 +14,7 @@ from fastes.envs.factories import Copies
 from fastes.envs.given.changes import shortened
 from fastes.envs.import_hook import ATARI, is_atari, register_atari
 from fastes.envs.likeness import described, same
-from fastes.envs.native.native_env import in_library, is_native, native_id
+from fastes.envs.native.native_env import in_library, is_native, native_id, native_spec
 from fastes.envs.source import EnvSource, make_env_source
 from fastes.envs.worker_imports import portable
 from fastes.errors import EnvironmentUnavailable
@@ -46,14 +46,11 @@ def to_json(source: EnvSource) -> dict[str, Any] | None:
     described by its name and options, without the library.
     """
     spec = source.spec
-    if spec is not None and in_library(spec):
-        options = {name: value for name, value in {**spec.kwargs, **source.make_kwargs}.items() if name != "place"}
-        return {"id": spec.id, "kwargs": options}
-    if spec is None or not source.rebuilds:
+    if spec is None or not (source.rebuilds or in_library(spec)):
         return None
     defaults = DEFAULTS if spec.id == ATARI else {}  # they may change, what the policy was trained on must not
     kwargs = {**defaults, **spec.kwargs, **source.make_kwargs}
-    registered = gymnasium.registry[spec.id]
+    registered = native_spec(spec.kwargs["place"], {}) if in_library(spec) else gymnasium.registry[spec.id]
     if spec.max_episode_steps != registered.max_episode_steps:
         kwargs["max_episode_steps"] = -1 if spec.max_episode_steps is None else spec.max_episode_steps  # -1: none
     kept, lost = {}, {}

@@ -359,7 +359,7 @@ def _find_spec(env_id: str) -> EnvSpec:
 
 def _source_of_id(env_id: str, kwargs: dict[str, Any]) -> EnvSource:
     if is_native(env_id):
-        return EnvSource(env_id.removeprefix("./"), native_spec(env_id), None, kwargs)
+        return EnvSource(env_id.removeprefix("./"), native_spec(env_id, {}), None, kwargs)
     spec = _find_spec(env_id)
     if spec.id == ATARI or plays_screens(spec, kwargs):
         name, spec, kwargs = of_game(spec, kwargs)

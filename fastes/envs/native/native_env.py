@@ -34,7 +34,7 @@ def is_native(env_id: str) -> bool:
     return env_id.rpartition(":")[0].endswith(_ENDINGS + _SOURCES) or env_id.endswith(_ENDINGS)
 
 
-def native_spec(place: str, options: Mapping[str, Any] | None = None) -> EnvSpec:
+def native_spec(place: str, options: Mapping[str, Any]) -> EnvSpec:
     """Return the spec of an environment in C, with the library's absolute path.
 
     Args:
@@ -49,7 +49,7 @@ def native_spec(place: str, options: Mapping[str, Any] | None = None) -> EnvSpec
         raise ValueError(f"{place!r} is a library: expected {place}:NAME, with the name in FASTES_ENV(NAME)")
     if path.endswith(_SOURCES):
         raise ValueError(f"{path!r} is source code: compile it, and pass {os.path.splitext(path)[0]}.so:{name}")
-    kwargs = {**(options or {}), "place": f"{os.path.abspath(os.path.expanduser(path))}:{name}"}
+    kwargs = {**options, "place": f"{os.path.abspath(os.path.expanduser(path))}:{name}"}
     entry_point = f"{NativeEnv.__module__}:{NativeEnv.__name__}"
     return EnvSpec(native_id(place), entry_point=entry_point, kwargs=kwargs, disable_env_checker=True)
 

@@ -301,6 +301,13 @@ def test_a_file_keeps_the_options_and_not_the_library(walk: str, tmp_path: Path)
         bare.evaluate(1)
 
 
+def test_an_option_that_a_file_cannot_hold_is_asked_for(walk: str, tmp_path: Path) -> None:
+    with FastES(walk, env_kwargs={"fails_at": np.float32(10_000)}, n_workers=0, **SETTINGS) as model:
+        model.save(tmp_path / "m.zip")
+    with pytest.raises(ValueError, match="fails_at"):
+        FastES.load(tmp_path / "m.zip", env=walk, n_workers=0)
+
+
 @pytest.mark.parametrize(("place", "words"), [("./walk.so", "./walk.so:NAME"), ("./walk.c:Walk", "pass ./walk.so:Walk")])
 def test_a_place_without_a_name_or_of_source_code_says_what_to_type(place: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
