@@ -119,9 +119,15 @@ cdef class NativeInstance:
             raise ValueError(f"{name}: observation: expected a Box of float64, float32 or uint8")
         if not env.action.choices and env.action.dtype not in (FASTES_FLOAT32, FASTES_FLOAT64):
             raise ValueError(f"{name}: action: expected a Box of float32 or float64, or choices")
+        if (env.info_names == NULL) != (env.info == NULL):
+            has, lacks = ("info", "info_names") if env.info_names == NULL else ("info_names", "info")
+            raise ValueError(
+                f"{name} has {has} and no {lacks}: set .info_names to the names, ended by NULL, and .info to the function that writes "
+                "their values; or leave out both"
+            )
         self.max_episode_steps = env.max_episode_steps
         self.info_names = ()
-        if env.info_names != NULL and env.info != NULL:
+        if env.info_names != NULL:
             names, i = [], 0
             while env.info_names[<size_t>i] != NULL:
                 names.append((<bytes>env.info_names[<size_t>i]).decode())

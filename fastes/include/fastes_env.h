@@ -94,7 +94,8 @@ typedef struct {
     void (*close)(void *state);
     const char *(*error)(void *state); /* why the last call failed */
 
-    /* Numbers of a step's info, "is_success" for example: names, ended by NULL, and a function that writes their values. */
+    /* Numbers of a step's info, "is_success" for example: names, ended by NULL, and a function that writes their values. Both, or
+     * neither. */
     const char *const *info_names;
     void (*info)(void *state, double *values);
 

@@ -96,6 +96,13 @@ FASTES_ENV(Unfinished) = {.version = FASTES_ENV_VERSION, .observation = FASTES_B
 FASTES_ENV(Whole) = {.version = FASTES_ENV_VERSION, .observation = FASTES_BOX(FASTES_INT64, 1, 0, 1),
                      .action = FASTES_DISCRETE(2), .reset = reset, .step = step};
 
+#define HALF_INFO(half)                                                                                                       \
+    {.version = FASTES_ENV_VERSION, .state_size = sizeof(walk), .make = make, .reset = reset, .step = step,                   \
+     .observation = FASTES_BOX(FASTES_FLOAT64, 2, -INFINITY, INFINITY), .action = FASTES_BOX(FASTES_FLOAT32, 1, -1, 1), half}
+
+FASTES_ENV(NamesAlone) = HALF_INFO(.info_names = info_names);
+FASTES_ENV(InfoAlone) = HALF_INFO(.info = info);
+
 /* A picture whose brightest column says what to do. */
 typedef struct { fastes_random *random; int32_t bright, steps; } picture;
 

@@ -279,6 +279,8 @@ def test_functions_by_address(library: str) -> None:
         ("{}:Older", ValueError, "version 0"),
         ("{}:Unfinished", ValueError, "no reset"),
         ("{}:Whole", ValueError, "float64, float32 or uint8"),
+        ("{}:NamesAlone", ValueError, "has info_names and no info: set"),
+        ("{}:InfoAlone", ValueError, "has info and no info_names: set"),
         ("{}.so:Walk", FileNotFoundError, "there is no library"),
         ("{}:not a name", ValueError, "PATH.so:NAME"),
     ],
