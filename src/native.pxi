@@ -75,6 +75,39 @@ cdef class StepWrappers:
 UNWRAPPED = StepWrappers()
 
 
+cdef enum:
+    GUARD = 256  # bytes
+cdef uint8_t[GUARD] unwritten
+memset(unwritten, 0xA5, GUARD)
+
+
+cdef class GuardedMemory:
+    """Memory that an environment writes: 0 at first, aligned to 64, and between bytes that it has to leave as they are.
+
+    Attributes:
+        inside: uint8 (size,).
+    """
+    cdef uint8_t[::1] whole
+    cdef uint8_t *start
+    cdef uint8_t *end
+    cdef readonly object inside
+
+    def __init__(self, int64_t size):
+        whole = np.zeros(size + 2 * GUARD + 64, dtype=np.uint8)
+        cdef size_t first = -whole.ctypes.data % 64 + GUARD
+        self.whole, self.inside = whole, whole[first : first + size]
+        self.start = &self.whole[first]
+        self.end = self.start + size
+        memcpy(self.start - GUARD, unwritten, GUARD)
+        memcpy(self.end, unwritten, GUARD)
+
+    cdef str passed(self):
+        """Which end was written past, in words; "" for none."""
+        if memcmp(self.end, unwritten, GUARD):
+            return "past the end"
+        return "before the start" if memcmp(self.start - GUARD, unwritten, GUARD) else ""
+
+
 @cython.no_gc_clear  # `env` lies in what it holds, and is read when it dies
 cdef class NativeInstance:
     """An environment in C: its memory, and the buffers of a step.
@@ -88,7 +121,7 @@ cdef class NativeInstance:
     """
     cdef const fastes_env *env
     cdef fastes_episode e
-    cdef uint8_t[::1] memory
+    cdef GuardedMemory state_memory, observation_memory, infos_memory
     cdef void *state
     cdef double[::1] infos
     cdef uint8_t[::1] action_memory
@@ -133,13 +166,14 @@ cdef class NativeInstance:
                 names.append((<bytes>env.info_names[<size_t>i]).decode())
                 i += 1
             self.info_names = tuple(names)
-        self.infos = np.zeros(len(self.info_names) + 1)
+        self.infos_memory = GuardedMemory(8 * len(self.info_names))
+        self.infos = self.infos_memory.inside.view(np.float64)
         self.picture = (env.height, env.width) if env.render != NULL else None
-        memory = np.zeros(env.state_size + 64, dtype=np.uint8)
-        skip = -memory.ctypes.data % 64
-        self.memory = memory[skip:]
-        self.state = &self.memory[0]
-        self.observation = np.zeros(self.observation_space["shape"], dtype=self.observation_space["dtype"])
+        self.state_memory = GuardedMemory(env.state_size)
+        self.state = self.state_memory.start
+        shape, dtype = self.observation_space["shape"], np.dtype(self.observation_space["dtype"])
+        self.observation_memory = GuardedMemory(math.prod(shape) * dtype.itemsize)
+        self.observation = self.observation_memory.inside.view(dtype).reshape(shape)
         self.action_size = max(math.prod(self.action_space["shape"]), 1)
         self.action_memory = np.zeros(8 * self.action_size, dtype=np.uint8)
         memset(&self.e, 0, sizeof(fastes_episode))
@@ -217,6 +251,27 @@ cdef class NativeInstance:
         if self.is_open and self.env.close != NULL:
             self.env.close(self.state)
 
+    cpdef int check_bounds(self) except -1:
+        """Raise RuntimeError if it has written past an end of its state, its observation or its infos."""
+        cdef str passed
+        if passed := self.state_memory.passed():
+            raise RuntimeError(
+                f"{self.name} wrote {passed} of its state, which has {self.env.state_size} bytes: set state_size to the size of the "
+                "whole struct, such as sizeof(struct my_state), or look for an index that is out of range"
+            )
+        if passed := self.observation_memory.passed():
+            raise RuntimeError(
+                f"{self.name} wrote {passed} of its observation, which has shape {self.observation.shape} of {self.observation.dtype}, "
+                f"{self.observation.nbytes} bytes: give the observation space the shape and dtype that reset and step write, or look "
+                "for an index that is out of range"
+            )
+        if passed := self.infos_memory.passed():
+            raise RuntimeError(
+                f"{self.name} wrote {passed} of the values of its info, of which there are {len(self.info_names)}: name in info_names "
+                "each value that info writes"
+            )
+        return 0
+
     cdef int begin(self) except -1:
         self.check_free()
         self.e.length, self.e.inner_length, self.e.episode_return, self.e.terminated, self.e.truncated = 0, 0, 0.0, 0, 0
@@ -261,14 +316,14 @@ cdef class NativeInstance:
         if not self.info_names:
             return {}
         self.check_free()
-        self.env.info(self.state, &self.infos[0])
+        self.env.info(self.state, <double *>self.infos_memory.start)
         return {name: self.infos[i] for i, name in enumerate(self.info_names)}
 
     cdef double succeeded(self, int place) except? -1:
         """Whether the last step's number at a place among the infos is not 0; NaN if it is NaN, or for place -1."""
         if place < 0:
             return <double>NAN
-        self.env.info(self.state, &self.infos[0])
+        self.env.info(self.state, <double *>self.infos_memory.start)
         return self.infos[place] if self.infos[place] != self.infos[place] else self.infos[place] != 0.0
 
     def render(self):
@@ -345,6 +400,7 @@ cdef class NativeInstance:
                 self.env.close(self.state)
         if self.e.float_mode:
             actor.float_mode = self.e.float_mode
+        self.check_bounds()
         if pause == FASTES_FAILED:
             raise RuntimeError(f"{self.name}: step {self.e.length + 1} returned {self.e.failure}{self.reason()}")
         self.is_cut = pause == FASTES_CUT

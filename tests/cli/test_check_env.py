@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from native_library import HERE, compiled, needs_compiler
 
 from fastes.cli.main import main
 
@@ -62,3 +63,15 @@ def test_arguments_and_wrappers_reach_the_environment(module: str, capsys: pytes
 def test_an_unknown_environment_is_no_finding(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-env", "CartPol-v1"]) == 2
     assert "did you mean 'CartPole-v1'" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return compiled(HERE / "native_envs.c", tmp_path_factory.mktemp("native"))
+
+
+@needs_compiler
+def test_a_state_that_is_too_small_is_an_error(library: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-env", f"{library}:WiderState", "--episodes", "3"]) == 1
+    assert "error: an episode of random actions raised RuntimeError: WiderState wrote past the end" in capsys.readouterr().out
+    assert main(["check-env", f"{library}:Walk", "--episodes", "3"]) == 0

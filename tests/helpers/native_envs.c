@@ -103,6 +103,25 @@ FASTES_ENV(Whole) = {.version = FASTES_ENV_VERSION, .observation = FASTES_BOX(FA
 FASTES_ENV(NamesAlone) = HALF_INFO(.info_names = info_names);
 FASTES_ENV(InfoAlone) = HALF_INFO(.info = info);
 
+/* They write more than they say. */
+#define WIDER(bytes, values, names, steps)                                                                                    \
+    {.version = FASTES_ENV_VERSION, .state_size = bytes, .make = make, .reset = reset, .step = steps,                         \
+     .observation = FASTES_BOX(FASTES_FLOAT64, values, -INFINITY, INFINITY), .action = FASTES_BOX(FASTES_FLOAT32, 1, -1, 1),  \
+     .info_names = names, .info = info, .max_episode_steps = 50}
+
+static const char *const one_name[] = {"is_success", NULL};
+
+static int step_before(void *state, const void *action, void *observation, double *reward, uint8_t *terminated, uint8_t *truncated) {
+    volatile int64_t before = -1;
+    ((double *)observation)[before] = 0;
+    return step(state, action, observation, reward, terminated, truncated);
+}
+
+FASTES_ENV(WiderState) = WIDER(sizeof(void *), 2, info_names, step);
+FASTES_ENV(WiderObservation) = WIDER(sizeof(walk), 1, info_names, step);
+FASTES_ENV(WiderInfo) = WIDER(sizeof(walk), 2, one_name, step);
+FASTES_ENV(Before) = WIDER(sizeof(walk), 2, info_names, step_before);
+
 /* A picture whose brightest column says what to do. */
 typedef struct { fastes_random *random; int32_t bright, steps; } picture;
 

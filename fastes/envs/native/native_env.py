@@ -134,14 +134,21 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed, options=options)
         self._steps = 0
         self.instance.reset(int(self.np_random.integers(2**32)) if seed is None else seed)
-        return self.instance.observation.copy(), self.instance.info()
+        return self._seen()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         taken = np.ascontiguousarray(action, dtype=self.action_space.dtype)
         reward, terminated, truncated = self.instance.step(taken)
         self._steps += 1
         truncated = truncated or self._steps == self.max_episode_steps
-        return self.instance.observation.copy(), reward, terminated, truncated, self.instance.info()
+        observation, info = self._seen()
+        return observation, reward, terminated, truncated, info
+
+    def _seen(self) -> tuple[Any, dict[str, Any]]:
+        """Return the last observation and info."""
+        info = self.instance.info()
+        self.instance.check_bounds()
+        return self.instance.observation.copy(), info
 
     def render(self) -> Any:
         return self.instance.render() if self.render_mode is not None else None

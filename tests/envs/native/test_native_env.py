@@ -290,6 +290,23 @@ def test_what_cannot_be_used_is_an_error_in_words(library: str, place: str, erro
         NativeEnv(place.format(library))
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("WiderState", "WiderState wrote past the end of its state, which has 8 bytes: set state_size to"),
+        ("WiderObservation", r"past the end of its observation, which has shape \(1,\) of float64, 8 bytes: give"),
+        ("WiderInfo", "past the end of the values of its info, of which there are 1: name"),
+        ("Before", "before the start of its observation"),
+    ],
+)
+def test_writing_past_its_memory_is_told(library: str, name: str, words: str) -> None:
+    with NativeEnv(f"{library}:{name}") as env, pytest.raises(RuntimeError, match=words):
+        _ = env.reset(seed=0), env.step(np.zeros(1, np.float32))
+    settings = {**SETTINGS, "target_return": "none"}
+    with FastES(f"{library}:{name}", n_workers=0, native="on", **settings) as model, pytest.raises(FastESError, match=words):
+        model.learn(1000)
+
+
 def test_a_file_keeps_the_options_and_not_the_library(walk: str, tmp_path: Path) -> None:
     with FastES(walk, env_kwargs={"way": "left"}, n_workers=0, **SETTINGS) as model:
         model.learn(200)
