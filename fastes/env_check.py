@@ -34,6 +34,7 @@ from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.native_episodes import Compared, difference_in_words
 from fastes.rollout.random_episodes import RandomEpisodes, Repeated, play_random, play_twice
 from fastes.rollout.random_state import global_random_kept
+from fastes.rollout.whereabouts import AGAIN, AT_RANDOM, CLOSED, GYMNASIUM, POLICIES, Whereabouts
 from fastes.setting_fields import checked_number
 from fastes.system.limits import available_cpus
 
@@ -247,6 +248,32 @@ def check_env(
         EnvironmentUnavailable: The id is unknown, or a package is missing.
         TypeError, ValueError: If an argument is wrong. Faults of the environment are findings.
     """
+    return watched_check(
+        Whereabouts(),
+        env,
+        policy,
+        episodes=episodes,
+        seconds=seconds,
+        total_timesteps=total_timesteps,
+        n_workers=n_workers,
+        env_kwargs=env_kwargs,
+        **arguments,
+    )
+
+
+def watched_check(
+    whereabouts: Whereabouts,
+    env: EnvArgument,
+    policy: str | CustomPolicy | None,
+    *,
+    episodes: int,
+    seconds: float,
+    total_timesteps: float | None,
+    n_workers: int | None,
+    env_kwargs: Mapping[str, Any] | None,
+    **arguments: Any,
+) -> EnvCheck:
+    """Return the result of `check_env`, and note each of its stages, episodes and steps in `whereabouts`."""
     check_int("episodes", episodes, 1)
     if checked_number("seconds", seconds, "seconds, more than 0") <= 0.0:
         raise ValueError(f"seconds = {seconds!r}: expected seconds, more than 0")
@@ -274,7 +301,8 @@ def check_env(
             choice=choice_in_words(model),
             total_timesteps=budget,
         )
-        check, faults = _played(check, model, source, episodes, float(seconds), limit)
+        check, faults = _played(check, model, source, episodes, float(seconds), limit, whereabouts)
+        whereabouts.enter(CLOSED)
     return check._replace(
         findings=(
             *faults,
@@ -287,21 +315,26 @@ def check_env(
 
 
 def _played(
-    check: EnvCheck, model: FastES, source: EnvSource, episodes: int, seconds: float, limit: int
+    check: EnvCheck, model: FastES, source: EnvSource, episodes: int, seconds: float, limit: int, whereabouts: Whereabouts
 ) -> tuple[EnvCheck, list[Finding]]:
     """Return the check with what could be played, and the faults that ended it or that Gymnasium finds."""
     seeds = range(_FIRST_SEED, _FIRST_SEED + episodes)
-    env = source()
+    env = whereabouts.around(source())
     try:
+        whereabouts.enter(AT_RANDOM)
         played = play_random(env, seeds, limit, seconds)
         check = check._replace(random_episodes=played)
         if played.seconds / max(int(played.lengths.sum()), 1) * int(played.lengths.max()) < seconds:
+            whereabouts.enter(AGAIN)
             check = check._replace(repeated=play_twice(env, _FIRST_SEED, limit))
+        whereabouts.enter(GYMNASIUM)
         faults = [*_differences_in_c(env, seeds[:_COMPARED], limit, seconds), *_said_by_gymnasium(env)]
     except Exception as error:  # an environment may raise anything
         return check, [Finding(ERROR, f"an episode of random actions raised {_said(error)}")]
     finally:
+        whereabouts.enter(CLOSED)
         close_env(env, source.name)
+    whereabouts.enter(POLICIES)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".* which is not in ", category=RuntimeWarning)  # a finding says it

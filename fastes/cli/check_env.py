@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import signal
+import subprocess
 import sys
 from typing import Any
 
 from fastes.cli.arguments import add_env_kwargs, add_wrapper, parse_env_kwargs
-from fastes.env_check import check_env
+from fastes.env_check import ERROR, EnvCheck, Finding, watched_check
 from fastes.envs.named_wrappers import make_wrapped_source
+from fastes.envs.native.native_env import is_native
 from fastes.envs.source import make_env_source
+from fastes.pools.processes.worker import die_with_parent
+from fastes.rollout.shared_block import anonymous_file
+from fastes.rollout.whereabouts import OVER, SIZE, Whereabouts
 from fastes.system.console import say
+from fastes.system.interrupts import born_blocked
+
+_BOOT = """\
+import sys; sys.path[:] = {path!r}
+from fastes.cli.main import main
+sys.exit(main([*{typed!r}, "--noted-in", "{noted_in}"]))
+"""
 
 
 def add_check_env(commands: Any) -> None:
@@ -36,21 +51,43 @@ def add_check_env(commands: Any) -> None:
     check.add_argument("--preset", help="as of fastes train")
     check.add_argument("--workers", type=int, metavar="N", help="processes for that (default: one per usable core)")
     check.add_argument("--json", action="store_true", help="print JSON")
+    check.add_argument("--noted-in", type=int, help=argparse.SUPPRESS)  # descriptor for Whereabouts
 
 
 def run_check_env(arguments: argparse.Namespace) -> int:
+    """Check an environment: one in C in a process of its own, which it may crash."""
+    if is_native(arguments.env) and arguments.noted_in is None:
+        return _run_in_child(arguments)
+    if arguments.noted_in is None:
+        return _show(_check(arguments, Whereabouts()), arguments)
+    whereabouts = Whereabouts(arguments.noted_in)
+    die_with_parent(os.getppid())
+    try:
+        return _show(_check(arguments, whereabouts), arguments)
+    finally:
+        whereabouts.enter(OVER)  # a library that calls exit does not come here
+
+
+def _check(arguments: argparse.Namespace, whereabouts: Whereabouts) -> EnvCheck:
     kwargs = parse_env_kwargs(arguments.env_kwargs)
     wrappers = arguments.wrapper
     source = make_wrapped_source(arguments.env, kwargs, wrappers) if wrappers else make_env_source(arguments.env, kwargs)
     preset = {} if arguments.preset is None else {"preset": arguments.preset}
-    check = check_env(
+    return watched_check(
+        whereabouts,
         source,
+        None,
         episodes=arguments.episodes,
         seconds=arguments.seconds,
         total_timesteps=arguments.total_timesteps,
         n_workers=arguments.workers,
+        env_kwargs=None,
         **preset,
     )
+
+
+def _show(check: EnvCheck, arguments: argparse.Namespace) -> int:
+    """Print a check; return the exit status."""
     if arguments.json:
         print(json.dumps(check.to_json(), indent=2))
     else:
@@ -58,3 +95,37 @@ def run_check_env(arguments: argparse.Namespace) -> int:
             say(line)
     sys.stdout.flush()
     return 0 if check.ok else 1
+
+
+def _run_in_child(arguments: argparse.Namespace) -> int:
+    """Run the command in another process, and say where a crash ended that; return the exit status."""
+    noted_in = anonymous_file(SIZE)
+    try:
+        boot = _BOOT.format(path=[os.fspath(entry) for entry in sys.path], typed=arguments.typed, noted_in=noted_in)
+        with born_blocked():  # Ctrl-C is this process's to answer
+            child = subprocess.Popen([sys.executable, "-c", boot], pass_fds=[noted_in])
+        try:
+            status = child.wait()
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+        whereabouts = Whereabouts(noted_in)
+    finally:
+        os.close(noted_in)
+    if status >= 0 and whereabouts.stage == OVER:
+        return status
+    crash = Finding(ERROR, _crash_in_words(status, whereabouts, arguments))
+    return _show(EnvCheck(arguments.env, findings=(crash,)), arguments)
+
+
+def _crash_in_words(status: int, whereabouts: Whereabouts, arguments: argparse.Namespace) -> str:
+    how = f"ended the process with exit status {status}"
+    if status < 0:
+        with contextlib.suppress(ValueError):  # a signal without a name
+            how = f"crashed (signal {signal.Signals(-status).name})"
+    library = arguments.env.rpartition(":")[0]
+    return (
+        f"the environment {how} {whereabouts}. To see the line, compile {library} with -g -fsanitize=address,undefined, and "
+        'run this command after ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$(cc -print-file-name=libasan.so)"'
+    )

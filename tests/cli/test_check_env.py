@@ -71,7 +71,31 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @needs_compiler
-def test_a_state_that_is_too_small_is_an_error(library: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_state_that_is_too_small_is_an_error(library: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["check-env", f"{library}:WiderState", "--episodes", "3"]) == 1
-    assert "error: an episode of random actions raised RuntimeError: WiderState wrote past the end" in capsys.readouterr().out
+    assert "error: an episode of random actions raised RuntimeError: WiderState wrote past the end" in capfd.readouterr().out
     assert main(["check-env", f"{library}:Walk", "--episodes", "3"]) == 0
+    assert "3 of random actions: 40 steps" in capfd.readouterr().out
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("crashes_at=17", "crashed (signal SIGSEGV) in step 17 of episode 1 of random actions (seed 1000). To see"),
+        ("exits_at=3", "ended the process with exit status 0 in step 3 of episode 1"),
+        ("crashes=1", "crashed (signal SIGFPE) while it was made"),
+    ],
+)
+def test_a_crash_is_told(library: str, capfd: pytest.CaptureFixture[str], option: str, words: str) -> None:
+    assert main(["check-env", f"{library}:Walk", "--env-kwargs", option, "--json"]) == 1
+    (finding,) = json.loads(capfd.readouterr().out)["findings"]
+    assert finding["level"] == "error"
+    assert words in finding["text"]
+
+
+@needs_compiler
+def test_errors_of_the_child_are_its_parents(library: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-env", f"{library}:Walk", "--episodes", "0"]) == 2
+    said = capfd.readouterr()
+    assert (said.out, said.err.count("episodes = 0")) == ("", 1)

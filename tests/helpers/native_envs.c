@@ -1,22 +1,27 @@
 /* Environments that behave, and some that do not: NATIVE_ENVS of native_library.py compiles them. */
 #include <fastes_env.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 typedef struct {
     fastes_random *random;
-    double at, steps, fails_at, waits, hangs_at, forks_at, shift;
+    double at, steps, fails_at, waits, hangs_at, forks_at, crashes_at, exits_at, shift;
 } walk;
 
 static int make(void *state, const fastes_option *options, int32_t num_options) {
     walk *s = state;
-    s->fails_at = s->hangs_at = s->forks_at = -1;
+    s->fails_at = s->hangs_at = s->forks_at = s->crashes_at = s->exits_at = -1;
     for (int32_t i = 0; i < num_options; i++) {
         const char *name = options[i].name;
         if (!strcmp(name, "fails_at")) s->fails_at = options[i].number;
         else if (!strcmp(name, "hangs_at")) s->hangs_at = options[i].number;
         else if (!strcmp(name, "forks_at")) s->forks_at = options[i].number;
+        else if (!strcmp(name, "crashes_at")) s->crashes_at = options[i].number;
+        else if (!strcmp(name, "exits_at")) s->exits_at = options[i].number;
+        else if (!strcmp(name, "crashes")) raise(SIGFPE);
         else if (!strcmp(name, "waits")) s->waits = options[i].number;
         else if (!strcmp(name, "way")) s->shift = strcmp(options[i].text, "left") ? 1 : -1;
         else return 2;
@@ -49,6 +54,8 @@ static int step(void *state, const void *action, void *observation, double *rewa
     while (s->steps == s->hangs_at) nanosleep(&(struct timespec){0, 1000000}, NULL);
     if (s->steps == s->forks_at && fork() < 0) return 8;
     if (s->steps == s->fails_at) return 7;
+    if (s->steps == s->crashes_at) raise(SIGSEGV);
+    if (s->steps == s->exits_at) exit(0);
     s->at += 0.1 * ((const float *)action)[0] + 0.01 * fastes_normal(s->random);
     seen[0] = s->at;
     seen[1] = s->shift;
