@@ -37,6 +37,7 @@ from fastes.rollout.random_state import global_random_kept
 from fastes.rollout.whereabouts import AGAIN, AT_RANDOM, CLOSED, GYMNASIUM, POLICIES, Whereabouts
 from fastes.setting_fields import checked_number
 from fastes.system.limits import available_cpus
+from fastes.training.evaluation import Evaluation
 
 ERROR, WARNING = "error", "warning"
 _GRIDS = ((8, 5), (4, 3), (2, 2))  # random policies, and episodes of each: the first that there is time for
@@ -44,6 +45,7 @@ _FEW = 5  # random episodes, from which little can be said
 _NOISY = 3.0  # times that returns of one policy may differ more than those of several
 _COMPARED = 5  # episodes that an environment in Python and its twin in C play
 _FIRST_SEED = 1000  # of the environment
+_TIMED = 0.2  # seconds of steps, at least, that a speed is measured over
 
 
 class Finding(NamedTuple):
@@ -63,8 +65,8 @@ class PolicyEpisodes(NamedTuple):
 
     Attributes:
         returns: float64 (policies, episodes of each).
-        steps: The sum of all lengths.
-        seconds: Wall time of all.
+        steps, seconds: Steps, and the wall time that they took: of all these episodes; if that is little, of more that the same
+            policies play.
     """
 
     returns: npt.NDArray[np.float64]
@@ -359,15 +361,25 @@ def _play_policies(model: FastES, played: RandomEpisodes, limit: int, seconds: f
     grid = next((grid for grid in _GRIDS if grid[0] * grid[1] * per_episode <= seconds), _GRIDS[-1])
     policies, episodes = grid
     rng, sigma = np.random.default_rng(0), make_schedule("sigma", model.settings.sigma)(1.0)
-    seeds = np.arange(_FIRST_SEED, _FIRST_SEED + episodes, dtype=np.int64)
     model.evaluator.start(training=False)  # builds the environment, which is no part of the speed
-    returns, steps, began = list[npt.NDArray[np.float64]](), 0, time.perf_counter()
+    returns, thetas, steps, began = list[npt.NDArray[np.float64]](), list[npt.NDArray[np.float32]](), 0, time.perf_counter()
     while len(returns) < policies and (len(returns) < 2 or time.perf_counter() - began < seconds):
-        theta = (model.theta + sigma * rng.standard_normal(model.num_params)).astype(np.float32)
-        result = model.evaluator.run(model.evaluator.evaluate(theta, model.normalizer, seeds, EpisodeSettings(limit)))
+        thetas.append((model.theta + sigma * rng.standard_normal(model.num_params)).astype(np.float32))
+        result = _played_by(model, thetas[-1], episodes, limit)
         returns.append(result.returns)
         steps += result.timesteps
-    return PolicyEpisodes(np.array(returns), steps, time.perf_counter() - began)
+    spent = time.perf_counter() - began
+    while spent < min(_TIMED, seconds):
+        episodes, steps, began = 4 * episodes, 0, time.perf_counter()
+        for theta in thetas:
+            steps += _played_by(model, theta, episodes, limit).timesteps
+        spent = time.perf_counter() - began
+    return PolicyEpisodes(np.array(returns), steps, spent)
+
+
+def _played_by(model: FastES, theta: npt.NDArray[np.float32], episodes: int, limit: int) -> Evaluation:
+    seeds = np.arange(_FIRST_SEED, _FIRST_SEED + episodes, dtype=np.int64)
+    return model.evaluator.run(model.evaluator.evaluate(theta, model.normalizer, seeds, EpisodeSettings(limit)))
 
 
 def _said_by_gymnasium(env: Any) -> Iterator[Finding]:
