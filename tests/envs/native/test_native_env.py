@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import pickle
 import shutil
@@ -187,27 +188,15 @@ def test_c_plus_plus_may_use_the_header(tmp_path: Path) -> None:
         assert env.step(np.full(1, 0.5, np.float32))[1:4] == (0.5, True, False)
 
 
-def test_functions_of_numba() -> None:
-    numba = pytest.importorskip("numba")
-    pointer = numba.types.voidptr
-
-    def compiled_by_numba() -> NativeEnv:
-        @numba.cfunc(numba.int32(pointer, pointer, pointer))
-        def reset(state: Any, random: Any, observation: Any) -> int:
-            numba.carray(observation, 1, numba.float64)[0] = 1.0
-            return 0
-
-        @numba.cfunc(numba.int32(pointer, pointer, pointer, pointer, pointer, pointer))
-        def step(state: Any, action: Any, observation: Any, reward: Any, terminated: Any, truncated: Any) -> int:
-            seen = numba.carray(observation, 1, numba.float64)
-            seen[0] *= 0.5
-            numba.carray(reward, 1, numba.float64)[0] = numba.carray(action, 1, numba.float32)[0]
-            numba.carray(terminated, 1, numba.uint8)[0] = seen[0] < 0.01
-            return 0
-
-        return NativeEnv.from_functions(reset, step, spaces.Box(-1.0, 1.0, (1,), np.float64), spaces.Box(-1.0, 1.0, (1,)))
-
-    with FastES(compiled_by_numba, n_workers=1, native="on", **SETTINGS) as model:
+def test_functions_of_numba(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The page's own example."""
+    pytest.importorskip("numba")
+    text = (CARTPOLE.parents[2] / "docs" / "guide" / "native.md").read_text(encoding="utf-8")
+    code = text.partition("<!-- file: halves.py -->\n```python\n")[2].partition("```")[0]
+    (tmp_path / "halves.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    make_halves = importlib.import_module("halves").make_halves
+    with FastES(make_halves, n_workers=1, native="on", **SETTINGS) as model:
         model.learn(200)
         assert {length for _, length in model.last_episodes} == {7}
 
