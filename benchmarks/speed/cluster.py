@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import describe
+from benchmarks.child_process import records_of
+from benchmarks.machine import describe, usable_cpus
+from benchmarks.speed.cluster_stretch import ray_node
 from benchmarks.speed.timing import median_ratio
 from benchmarks.tables import against_aim, markdown_table, median_and_range
-from fastes import Callback, FastES
 from fastes.system.limits import available_cpus
-from fastes.training.record import Record
 
 AIMS = {"HalfCheetah-v5": 0.97}  # of the local pool's speed
-_FOREVER = 10**12
+_PATIENCE = 600.0  # seconds for a stretch
 _SIZES = (100, 10_000, 1_000_000)  # bytes of a message
-
-
-class StopAt(Callback):
-    """Ends training with a generation."""
-
-    def __init__(self, generation: int) -> None:
-        self.generation = generation
-
-    def on_generation(self, model: FastES, record: Record) -> bool:  # noqa: ARG002
-        return record.generation < self.generation
 
 
 class Echo:
@@ -38,25 +29,23 @@ class Echo:
         return len(message)
 
 
-def seconds_of(model: FastES, generations: int) -> float:
-    """Wall time of the next `generations` generations."""
-    started = time.perf_counter()
-    model.learn(_FOREVER, StopAt(model.generation + generations), reset_num_timesteps=False)
-    return time.perf_counter() - started
-
-
 def measure(env: str, workers: int, generations: int, repeats: int) -> tuple[list[float], list[float]]:
-    """Seconds of the same generations here and on Ray's node, (repeats,) each, in turn, after some off the record."""
-    settings: dict[str, Any] = {"seed": 0, "target_return": "none"}
-    with FastES(env, n_workers=workers, **settings) as local, FastES(env, cluster="auto", **settings) as far:
-        seconds_of(local, generations)
-        seconds_of(far, generations)
-        here, there = [], []
-        for _ in range(repeats):
-            here.append(seconds_of(local, generations))
-            there.append(seconds_of(far, generations))
-        assert local.theta.tobytes() == far.theta.tobytes(), "results differ"
+    """Seconds of the same generations here and on Ray's node, (repeats,) each, in turn, each alone on the machine."""
+    here, there = [], []
+    for _ in range(repeats):
+        local, far = (_stretch(env, workers, generations, on_ray) for on_ray in (False, True))
+        assert local["theta"] == far["theta"], "results differ"
+        here.append(local["seconds"])
+        there.append(far["seconds"])
     return here, there
+
+
+def _stretch(env: str, workers: int, generations: int, on_ray: bool) -> dict[str, Any]:
+    given = {"env": env, "workers": workers, "generations": generations, "on_ray": on_ray}
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        (record,) = records_of("benchmarks.speed.cluster_stretch", given, usable_cpus(None), 1, Path(folder), log, _PATIENCE)
+    return record
 
 
 def message_seconds(ray: Any, repeats: int) -> list[list[str]]:
@@ -97,22 +86,18 @@ def main() -> None:
     arguments = parser.parse_args()
     import ray
 
-    options = {"include_dashboard": False, "object_store_memory": 100 << 20, "logging_level": logging.ERROR}
-    ray.init("local", num_cpus=arguments.workers, **options)
-    try:
-        print(f"{describe()}, Ray {ray.__version__}, {arguments.workers} workers\n")
+    print(f"{describe()}, Ray {ray.__version__}, {arguments.workers} workers\n")
+    with ray_node(arguments.workers):
         print(markdown_table(("bytes", "us, one message", "us, of 100 at once"), message_seconds(ray, arguments.repeats)))
-        rows = []
-        for env in arguments.envs:
-            here, there = measure(env, arguments.workers, arguments.generations, arguments.repeats)
-            each = [statistics.median(seconds) / arguments.generations for seconds in (here, there)]
-            ratios = [local / far for local, far in zip(here, there, strict=True)]
-            aim = against_aim(median_ratio(here, there), AIMS[env]) if env in AIMS else ""
-            rows.append([env, *(f"{1e3 * seconds:.1f}" for seconds in each), median_and_range(ratios), aim])
-        print()
-        print(markdown_table(("env", "local, ms a generation", "Ray, ms", "local / Ray", "aim"), rows))
-    finally:
-        ray.shutdown()
+    rows = []
+    for env in arguments.envs:
+        here, there = measure(env, arguments.workers, arguments.generations, arguments.repeats)
+        each = [statistics.median(seconds) / arguments.generations for seconds in (here, there)]
+        ratios = [local / far for local, far in zip(here, there, strict=True)]
+        aim = against_aim(median_ratio(here, there), AIMS[env]) if env in AIMS else ""
+        rows.append([env, *(f"{1e3 * seconds:.1f}" for seconds in each), median_and_range(ratios), aim])
+    print()
+    print(markdown_table(("env", "local, ms a generation", "Ray, ms", "local / Ray", "aim"), rows))
 
 
 if __name__ == "__main__":
