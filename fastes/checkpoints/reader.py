@@ -63,6 +63,21 @@ def read_checkpoint(path: str | os.PathLike[str] | IO[bytes]) -> Checkpoint:
         return _read_zip(file)
 
 
+def read_description(path: Path) -> dict[str, Any]:
+    """Read the JSON values of a checkpoint alone: settings, environment, counters, versions. Its arrays may be damaged.
+
+    Args:
+        path: The file.
+
+    Raises:
+        CheckpointError: The file is damaged or no checkpoint; the message says how.
+    """
+    with _damage_is_said(path, ""), open(path, "rb") as file:
+        _check_end(file)
+        with zipfile.ZipFile(file) as archive:
+            return _read_data(archive)
+
+
 def _check_open(file: Any) -> None:
     if not callable(getattr(file, "read", None)) or isinstance(file, io.TextIOBase):
         raise TypeError(f"load() got {file!r:.99}: expected a path, or a file that is open for bytes, as by open(path, 'rb')")
@@ -96,18 +111,23 @@ def _hint(path: Path) -> str:
 def _read_zip(file: IO[bytes]) -> Checkpoint:
     _check_end(file)
     with zipfile.ZipFile(file) as archive:
-        if DATA_MEMBER not in archive.namelist():
-            raise CheckpointError(f"not a FastES checkpoint: it has no member {DATA_MEMBER!r}")
         # the JSON member comes first: files of other programs and newer versions may have another layout
-        info = archive.getinfo(DATA_MEMBER)
-        if info.file_size > _MAX_DATA_BYTES or info.compress_type != zipfile.ZIP_STORED:
-            raise CheckpointError(
-                f"not a FastES checkpoint: member {DATA_MEMBER!r} is compressed or larger than {_MAX_DATA_BYTES} bytes"
-            )
-        data = json.loads(archive.read(info), object_pairs_hook=_unique, parse_constant=_no_constant)
-        _check_depth(data)
-        _check_version(data)
-        return _read_arrays(archive, file, data)
+        return _read_arrays(archive, file, _read_data(archive))
+
+
+def _read_data(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """Read the JSON member."""
+    if DATA_MEMBER not in archive.namelist():
+        raise CheckpointError(f"not a FastES checkpoint: it has no member {DATA_MEMBER!r}")
+    info = archive.getinfo(DATA_MEMBER)
+    if info.file_size > _MAX_DATA_BYTES or info.compress_type != zipfile.ZIP_STORED:
+        raise CheckpointError(
+            f"not a FastES checkpoint: member {DATA_MEMBER!r} is compressed or larger than {_MAX_DATA_BYTES} bytes"
+        )
+    data: dict[str, Any] = json.loads(archive.read(info), object_pairs_hook=_unique, parse_constant=_no_constant)
+    _check_depth(data)
+    _check_version(data)
+    return data
 
 
 def _check_end(file: IO[bytes]) -> None:

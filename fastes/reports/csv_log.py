@@ -8,6 +8,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from fastes.system.atomic_files import append_whole, keep_aside, write_text
 from fastes.system.interrupts import interrupts_wait
@@ -20,6 +21,7 @@ _OF_A_SELECTION = (
     *(f"{name}_{FINAL_EPISODES}" for name in ("mean", "std", "worst")),
 )
 _TRIAL = Record._fields.index("trial")
+_HEAD_BYTES = 4096  # more than the column names take
 _MAX_DIGITS = 10  # of a generation, which is a number of 32 bits
 
 
@@ -33,8 +35,14 @@ class CsvLog:
         self.path = path
         self._owed: list[Record] = []
         self._last: dict[int, int] = {}  # trial -> its last generation
+        self._elapsed: dict[int, float] = {}  # trial -> its seconds until then
         if not path.exists():
             self._append([])
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the training until its last generation."""
+        return max(self._elapsed.values(), default=0.0)
 
     def write(self, record: Record) -> None:
         """Write a record, unless it was written before. OSError if that fails."""
@@ -42,6 +50,8 @@ class CsvLog:
             if record.generation > self._last.get(record.trial, -1):
                 self._last[record.trial] = record.generation
                 self._owed.append(record)
+                passed = record.seconds if math.isfinite(record.seconds) else 0.0
+                self._elapsed[record.trial] = self._elapsed.get(record.trial, 0.0) + passed
             self.flush()
 
     def flush(self) -> None:
@@ -79,6 +89,8 @@ class CsvLog:
                 stacklevel=2,
             )
         self._last = dict(generations)
+        columns = _columns(kept)
+        self._elapsed = {int(trial): until for trial, until in zip(columns["trial"], elapsed(columns), strict=True)}
         write_text(self.path, _csv_lines([Record._fields, *kept]))
 
     def _has_more_columns(self) -> bool:
@@ -109,24 +121,84 @@ def write_final_selection(path: Path, result: FinalSelection) -> None:
 
 def read_progress(path: Path) -> dict[str, list[float]]:
     """Return the columns of a progress.csv, without torn rows."""
-    rows = _whole_rows(path)
+    return _columns(_whole_rows(path))
+
+
+class LastRows(NamedTuple):
+    """The end of a progress.csv.
+
+    Attributes:
+        columns: Column name -> its values in these rows, the oldest first.
+        are_all: Whether the file has no other rows.
+    """
+
+    columns: dict[str, list[float]]
+    are_all: bool
+
+
+def read_last_rows(path: Path, most_bytes: int) -> LastRows:
+    """Return the last rows of a progress.csv without reading the others. A row that is being written is left out.
+
+    Args:
+        path: The file. One that is missing or no regular file has no rows.
+        most_bytes: Bytes of rows to read.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
+    if not path.is_file():
+        return LastRows(_columns([]), True)
+    with open(path, "rb") as file:
+        header = file.readline(_HEAD_BYTES)
+        if not header.endswith(b"\n"):
+            return LastRows(_columns([]), True)
+        begin = max(len(header), file.seek(0, 2) - most_bytes)
+        file.seek(begin - 1)  # the byte before tells whether a row begins there
+        lines = file.read(most_bytes + 1).split(b"\n")[1:-1]
+    (names,), rows = (_cells(part.decode("utf-8", "replace")) for part in (header, b"\n".join(lines)))
+    return LastRows(_columns(_whole_among(names, rows)), begin == len(header))
+
+
+def elapsed(columns: Mapping[str, Sequence[float]]) -> list[float]:
+    """Return the wall time of the training until each row, in seconds. Trials train at the same time.
+
+    Args:
+        columns: Those of all rows of a progress.csv.
+    """
+    until, found = dict[float, float](), list[float]()
+    for seconds, trial in zip(columns["seconds"], columns["trial"], strict=True):
+        until[trial] = until.get(trial, 0.0) + (seconds if math.isfinite(seconds) else 0.0)
+        found.append(until[trial])
+    return found
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> dict[str, list[float]]:
     return {name: [float(row[number]) for row in rows] for number, name in enumerate(Record._fields)}
 
 
+def _cells(text: str) -> list[list[str]]:
+    """Split lines into cells. No cell has quotes, so the csv module is not needed."""
+    return [line.split(",") for line in text.splitlines()]
+
+
 def _read(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Return a file's column names and its rows as cells. No cell has quotes, so the csv module is not needed."""
+    """Return a file's column names and its rows as cells."""
     if not path.is_file():  # a folder, or a pipe, on which reading would wait
         return [], []
-    header, *lines = [line.split(",") for line in path.read_text(encoding="utf-8", errors="replace").splitlines()] or [[]]
+    header, *lines = _cells(path.read_text(encoding="utf-8", errors="replace")) or [[]]
     return header, lines
 
 
 def _whole_rows(path: Path) -> list[list[str]]:
+    """Return the whole rows of a file; see _whole_among."""
+    return _whole_among(*_read(path))
+
+
+def _whole_among(header: list[str], lines: list[list[str]]) -> list[list[str]]:
     """Return the rows that have a number in each column, in the order of Record.
 
     A column that the file lacks is nan, so that a file of another version keeps its rows.
     """
-    header, lines = _read(path)
     if "generation" not in header or len(set(header)) < len(header):
         return []
     rows = [dict(zip(header, row, strict=True)) for row in lines if len(row) == len(header) and _are_numbers(row)]

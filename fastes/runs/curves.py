@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fastes.checkpoints.locate import is_run_folder
 from fastes.errors import FastESError
 from fastes.reports.csv_log import read_progress
-from fastes.runs.run_config import CONFIG, PROGRESS, read_config
+from fastes.runs.run_config import CONFIG, PROGRESS, read_config, result_in
 from fastes.settings.settings import SCHEDULES
 from fastes.system.atomic_files import write_bytes
 from fastes.system.near_paths import in_words, names_in, what_is_beside
@@ -130,7 +130,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         _rung_ends(sessions),
         _recipes(sessions),
         (noted.get("env"), noted.get("env_kwargs"), alike) if settings else None,
-        _outcome(noted.get("result"), steps),
+        _outcome(noted, steps),
     )
 
 
@@ -140,13 +140,10 @@ def _follows_budget(settings: dict[str, Any]) -> bool:
     return schedules or _number(settings.get("trials"), 1) > 1
 
 
-def _outcome(result: object, steps: Numbers) -> Outcome | None:
-    """Read what `RunFolder.note_result` has written, if anything."""
-    noted = result if isinstance(result, dict) else {}
-    mean, std, worst, episodes = (_number(noted.get(name), math.nan) for name in ("mean", "std", "worst", "episodes"))
-    if not len(steps) or not all(map(math.isfinite, (mean, std, worst, episodes))):
-        return None
-    return Outcome(float(steps[-1]), mean, std, worst, int(episodes))
+def _outcome(run: Mapping[str, Any], steps: Numbers) -> Outcome | None:
+    """Return the result that a config's table [run] has, at the end of the training."""
+    result = result_in(run)
+    return Outcome(float(steps[-1]), *result) if result is not None and len(steps) else None
 
 
 def _with_last(at: Numbers, returns: Numbers, trials: Numbers, last: object) -> tuple[Numbers, Numbers, Numbers]:

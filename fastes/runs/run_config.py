@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastes.settings.preset_loader import tomllib
 
 PROGRESS, CONFIG, CURVE = "progress.csv", "config.toml", "learning_curve.png"
 FINAL_SELECTION, NOTES = "final_selection.csv", "notes.txt"
+_TOO_LARGE = 1e300  # an int of TOML may have more digits than a float can hold
 
 
 def read_config(path: Path) -> dict[str, Any] | None:
@@ -29,6 +30,37 @@ def read_config(path: Path) -> dict[str, Any] | None:
     if not tables or not isinstance(earlier, list) or not all(isinstance(start, dict) for start in earlier):
         return None
     return config
+
+
+class Result(NamedTuple):
+    """The noise-free return of the parameters that a training has kept.
+
+    Attributes:
+        mean, std, worst: Statistics of `episodes` episodes.
+    """
+
+    mean: float
+    std: float
+    worst: float
+    episodes: int
+
+
+def result_in(run: Mapping[str, Any]) -> Result | None:
+    """Return the result in a config's table [run], as `RunFolder.note_result` has written it, if there is one."""
+    noted = run.get("result")
+    if not isinstance(noted, dict):
+        return None
+    found = [number for name in Result._fields if (number := number_in(noted, name)) is not None]
+    if len(found) < len(Result._fields):
+        return None
+    mean, std, worst, episodes = found
+    return Result(mean, std, worst, int(episodes))
+
+
+def number_in(table: Mapping[str, Any], name: str) -> float | None:
+    """Return a finite number of a table, which a file holds and anybody may have edited; None if it has none there."""
+    value = table.get(name)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _TOO_LARGE else None
 
 
 def without_surrogates(value: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
 import os
 import re
@@ -20,17 +19,16 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.envs.likeness import described
-from fastes.errors import FolderInUse
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.reports.csv_log import CsvLog, write_final_selection
 from fastes.reports.monitor_files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
 from fastes.runs.curves import plot_curves, read_curve
+from fastes.runs.folder_lock import FolderLock
 from fastes.runs.run_config import CONFIG, CURVE, FINAL_SELECTION, NOTES, PROGRESS, read_config, without_surrogates
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
-from fastes.system.console import fill_standard_descriptors, losses
-from fastes.system.forks import tell_of_forks
+from fastes.system.console import losses
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.evaluation import Evaluation
 from fastes.training.final_selection import FinalSelection
@@ -175,6 +173,8 @@ class RunFolder(Callback):
             self._log.truncate({trial.number + 1: trial.training.generation for trial in model.selection.trials})
             for file in self.files:
                 file.on_start(model, total_timesteps)
+            if self._config:
+                self._note(at_seconds=self._log.seconds)
             self.save(model)  # from now on there is something to resume
         except BaseException:
             self._unlock()
@@ -221,6 +221,8 @@ class RunFolder(Callback):
         for file in self.files:
             with self._surviving(file.path.name):
                 file.on_end(model)
+        if self._config and self._log is not None:
+            self._note(seconds=self._log.seconds)
         self._note_last_evaluation(model)
         self.note_losses()
         self._unlock()
@@ -322,66 +324,3 @@ class RunFolder(Callback):
         except ImportError:
             return False
         return True
-
-
-class FolderLock:
-    """A lock on a folder, for one training at a time. The kernel releases it when the process ends, however it ends.
-
-    The folder's descriptor holds it between `take` and `release`; worker processes do not inherit that. A file system without
-    locks for folders, such as NFS, locks nothing.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._descriptor = -1
-        tell_of_forks(self)
-
-    @property
-    def held(self) -> bool:
-        return self._descriptor >= 0
-
-    def take(self) -> None:
-        """Take the lock; FolderInUse if another training has it."""
-        if self.held:
-            return
-        fill_standard_descriptors()
-        try:
-            descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # the first write to the folder will say so
-            return
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            pid = _holder(os.fstat(descriptor).st_ino)
-            os.close(descriptor)
-            who = f" (process {pid})" if pid else ""
-            raise FolderInUse(
-                f"another training{who} uses {self.folder}: wait until it ends, or end it; two would mix their files"
-            ) from error
-        except OSError:  # a file system without locks
-            os.close(descriptor)
-            return
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            with contextlib.suppress(OSError):
-                os.close(descriptor)
-
-    def reset_after_fork(self) -> None:
-        """See forks.Owner: the lock is the parent's until all have closed the descriptor, and a copy might outlive it."""
-        self.release()
-
-    def __del__(self) -> None:
-        self.release()
-
-
-def _holder(inode: int) -> int:
-    """Return the id of the process that has a lock on an inode; 0 if it is not known."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/locks").read_text().splitlines():
-            fields = line.split()  # 1: FLOCK ADVISORY WRITE pid major:minor:inode first last
-            if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
-                return max(0, int(fields[4]))
-    return 0

@@ -1,0 +1,83 @@
+"""The lock of a run folder: one training at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+from fastes.errors import FolderInUse
+from fastes.system.console import fill_standard_descriptors
+from fastes.system.forks import tell_of_forks
+
+
+class FolderLock:
+    """A lock on a folder, for one training at a time. The kernel releases it when the process ends, however it ends.
+
+    The folder's descriptor holds it between `take` and `release`; worker processes do not inherit that. A file system without
+    locks for folders, such as NFS, locks nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._descriptor = -1
+        tell_of_forks(self)
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor >= 0
+
+    def take(self) -> None:
+        """Take the lock; FolderInUse if another training has it."""
+        if self.held:
+            return
+        fill_standard_descriptors()
+        try:
+            descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # the first write to the folder will say so
+            return
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = _holder(os.fstat(descriptor).st_ino)
+            os.close(descriptor)
+            who = f" (process {pid})" if pid else ""
+            raise FolderInUse(
+                f"another training{who} uses {self.folder}: wait until it ends, or end it; two would mix their files"
+            ) from error
+        except OSError:  # a file system without locks
+            os.close(descriptor)
+            return
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def reset_after_fork(self) -> None:
+        """See forks.Owner: the lock is the parent's until all have closed the descriptor, and a copy might outlive it."""
+        self.release()
+
+    def __del__(self) -> None:
+        self.release()
+
+
+def holder_of(folder: Path) -> int:
+    """Return the id of the process that trains in a folder, without touching its lock; 0 if none does, or it is not known."""
+    try:
+        return _holder(os.stat(folder).st_ino)
+    except (OSError, ValueError):  # ValueError: a name with a null
+        return 0
+
+
+def _holder(inode: int) -> int:
+    """Return the id of the process that has a lock on an inode; 0 if it is not known."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            fields = line.split()  # 1: FLOCK ADVISORY WRITE pid major:minor:inode first last
+            if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+                return max(0, int(fields[4]))
+    return 0

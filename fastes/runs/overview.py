@@ -1,0 +1,199 @@
+"""A run at a glance: its environment, how far it is, its scores. Fast for long runs and for many."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastes.checkpoints.locate import BEST, CHECKPOINT
+from fastes.checkpoints.reader import read_description
+from fastes.errors import CheckpointError
+from fastes.reports.csv_log import LastRows, elapsed, read_last_rows
+from fastes.runs.folder_lock import holder_of
+from fastes.runs.run_config import CONFIG, PROGRESS, Result, number_in, read_config, result_in
+
+RUNNING, FINISHED, STOPPED, UNREADABLE = STATUSES = "running", "finished", "stopped", "unreadable"
+_BYTES_OF_ROWS = 16 << 10  # about sixty generations
+
+
+class Overview(NamedTuple):
+    """A run at a glance.
+
+    Attributes:
+        path: The run folder, as it was given.
+        env: Name of the environment; '' if no file tells it.
+        seed: None if no file tells it.
+        status: One of STATUSES. 'running': a process trains in the folder now; 'finished': its report is whole; 'stopped':
+            neither; 'unreadable': no file tells anything.
+        reason: Why it is unreadable, or which file is left out of the rest; '' if all are whole.
+        generations: Updates so far; of the trial of the last row, among several.
+        timesteps: Environment steps of candidates so far, of all trials.
+        budget: Environment steps after which it ends; None if no file tells it.
+        best: Highest mean return of a noise-free evaluation so far; None before the first. A long run's is read from its last
+            checkpoint and its last rows: an evaluation between the two shows with the next checkpoint.
+        result: Noise-free return of the parameters that were kept; None before the end.
+        seconds: Wall time of the training so far, of all its sessions; None if no file tells it.
+        updated: When progress.csv was last written, in seconds since 1970; None without one.
+        settings: All settings, as config.toml has them; their values are not checked.
+        recipe: Name of the settings that won a race of recipes; '' without one.
+    """
+
+    path: Path
+    env: str
+    seed: int | None
+    status: str
+    reason: str
+    generations: int
+    timesteps: int
+    budget: int | None
+    best: float | None
+    result: Result | None
+    seconds: float | None
+    updated: float | None
+    settings: dict[str, Any]
+    recipe: str
+
+
+def read_overview(run: Path) -> Overview:
+    """Read the overview of a run from config.toml, the ends of progress.csv and the description in its last checkpoint.
+
+    Files may be missing, damaged, or written at the same time: what they do not tell is left empty, and nothing is raised.
+
+    Args:
+        run: The run folder.
+    """
+    problems: list[str] = []
+    config, rows = _config_of(run, problems), _rows_of(run, problems)
+    updated = _written_at(run / PROGRESS)
+    saved = {} if config is not None and rows.are_all and updated is not None else _saved_in(run, problems)
+    noted = {"env": saved.get("env_name"), "seed": saved.get("seed")} if config is None else config.get("run", {})
+    settings = (saved if config is None else config).get("settings")
+    settings = settings if isinstance(settings, dict) else {}
+    is_known = config is not None or bool(saved) or updated is not None
+    return Overview(
+        path=run,
+        env=_text_in(noted, "env"),
+        seed=_count_in(noted, "seed"),
+        status=_status(run, noted, is_known),
+        reason="; ".join(problems) if is_known or problems else f"it has neither {CONFIG} nor {PROGRESS} nor a checkpoint",
+        generations=_last_of(rows, "generation"),
+        timesteps=_last_of(rows, "timesteps"),
+        budget=_count_in(settings, "total_timesteps"),
+        best=_best_of(rows, saved, noted),
+        result=result_in(noted),
+        seconds=_seconds_of(rows, noted, updated),
+        updated=updated,
+        settings=settings,
+        recipe=_text_in(noted, "recipe"),
+    )
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _config_of(run: Path, problems: list[str]) -> dict[str, Any] | None:
+    """Return the tables of config.toml; None, and a problem, if they cannot be had."""
+    try:
+        config = read_config(run / CONFIG)
+    except (OSError, ValueError) as error:
+        problems.append(_why(CONFIG, error))
+        return None
+    if not config and os.path.lexists(run / CONFIG):
+        problems.append(f"{CONFIG} is damaged")
+    return config or None  # an empty file is TOML, too
+
+
+def _rows_of(run: Path, problems: list[str]) -> LastRows:
+    """Return the last rows of progress.csv; none, and a problem, if they cannot be had."""
+    try:
+        return read_last_rows(run / PROGRESS, _BYTES_OF_ROWS)
+    except (OSError, ValueError) as error:
+        problems.append(_why(PROGRESS, error))
+        return LastRows({}, are_all=False)
+
+
+def _saved_in(run: Path, problems: list[str]) -> dict[str, Any]:
+    """Return the description in the last checkpoint; empty, and a problem, if it cannot be had."""
+    for name in (CHECKPOINT, BEST):
+        if os.path.lexists(run / name):
+            try:
+                return read_description(run / name)
+            except (OSError, CheckpointError) as error:
+                problems.append(_why(name, error))
+    return {}
+
+
+def _why(name: str, error: Exception) -> str:
+    return f"{name} cannot be read ({getattr(error, 'strerror', None) or error})"
+
+
+def _written_at(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except (OSError, ValueError):
+        return None
+
+
+# --- what they tell ---------------------------------------------------------------------------------------------------
+
+
+def _status(run: Path, noted: Mapping[str, Any], is_known: bool) -> str:
+    if holder_of(run):
+        return RUNNING
+    if not is_known:
+        return UNREADABLE
+    return FINISHED if noted.get("finished") is True else STOPPED
+
+
+def _last_of(rows: LastRows, name: str) -> int:
+    """Return the last finite value of a column; 0 if there is none."""
+    return int(next((value for value in reversed(rows.columns.get(name, [])) if math.isfinite(value)), 0))
+
+
+def _best_of(rows: LastRows, saved: Mapping[str, Any], noted: Mapping[str, Any]) -> float | None:
+    """Return the highest evaluation that rows, checkpoint and config know."""
+    last = noted.get("last_evaluation")
+    known = [number_in(last, "mean")] if isinstance(last, dict) else []
+    known += [number_in(counters, "best_eval_return") for counters in _counters_in(saved)]
+    known += [value if math.isfinite(value) else None for value in rows.columns.get("eval_return", [])]
+    return max((value for value in known if value is not None), default=None)
+
+
+def _counters_in(saved: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the tallies of a checkpoint: of its trainings, and of the trials that were dropped."""
+    trainings, selection = saved.get("trainings"), saved.get("selection")
+    found = [each.get("counters") for each in trainings if isinstance(each, dict)] if isinstance(trainings, list) else []
+    found += [selection.get("dropped")] if isinstance(selection, dict) else []
+    return [counters for counters in found if isinstance(counters, dict)]
+
+
+def _seconds_of(rows: LastRows, noted: Mapping[str, Any], updated: float | None) -> float | None:
+    """Return the wall time of the training: as it was noted at its end, of all rows, or since this session began."""
+    if (seconds := number_in(noted, "seconds")) is not None:
+        return seconds
+    if rows.are_all and rows.columns["seconds"]:
+        return max(elapsed(rows.columns))
+    before, began = number_in(noted, "at_seconds"), _time_of(_text_in(noted, "started"))
+    return None if before is None or began is None or updated is None else before + max(updated - began, 0.0)
+
+
+def _time_of(text: str) -> float | None:
+    """Return the seconds since 1970 of a time in config.toml; None if it is none."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S%z").timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _text_in(table: Mapping[str, Any], name: str) -> str:
+    value = table.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _count_in(table: Mapping[str, Any], name: str) -> int | None:
+    value = number_in(table, name)
+    return None if value is None else int(value)

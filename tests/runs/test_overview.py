@@ -1,0 +1,273 @@
+"""Risk: a list of runs ends at a damaged file, reads gigabytes, or disturbs a training; what it shows is not the run's."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from processes import environment, fastes_command, wait_until
+
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.cli.main import main
+from fastes.reports.csv_log import elapsed, read_last_rows, read_progress
+from fastes.runs.folder_lock import FolderLock
+from fastes.runs.overview import Overview, read_overview
+from fastes.runs.run_config import Result
+from fastes.settings.preset_loader import tomllib
+
+SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none", "--workers", "0"]
+TRAIN = ["train", "CartPole-v1", *SMALL, "--quiet", "--seed", "3"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("finished")
+    assert main([*TRAIN, "--total-timesteps", "2000", "--runs", str(root)]) == 0
+    return root / "CartPole-v1" / "1"
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy of a finished run, to be spoiled."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for file in finished.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+def _config(run: Path) -> dict[str, Any]:
+    return tomllib.loads((run / "config.toml").read_text())
+
+
+def _lengthened(run: Path, times: int) -> None:
+    """Repeat the rows of progress.csv, so that it is the file of a long run."""
+    header, *rows = (run / "progress.csv").read_text().splitlines(keepends=True)
+    (run / "progress.csv").write_text("".join([header, *(rows * times)]))
+
+
+def test_a_finished_run_is_told_as_its_files_have_it(run: Path) -> None:
+    seen, columns, config = read_overview(run), read_progress(run / "progress.csv"), _config(run)
+    assert seen == Overview(
+        path=run,
+        env="CartPole-v1",
+        seed=3,
+        status="finished",
+        reason="",
+        generations=int(columns["generation"][-1]),
+        timesteps=int(columns["timesteps"][-1]),
+        budget=2000,
+        best=max(*(value for value in columns["eval_return"] if value == value), config["run"]["last_evaluation"]["mean"]),
+        result=Result(**config["run"]["result"]),
+        seconds=seen.seconds,
+        updated=(run / "progress.csv").stat().st_mtime,
+        settings=config["settings"],
+        recipe="",
+    )
+    assert seen.seconds == pytest.approx(sum(columns["seconds"]))
+
+
+def test_a_long_run_is_read_at_its_ends_alone(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, amount = read_overview(run), 0
+    _lengthened(run, 2000)
+    size = (run / "progress.csv").stat().st_size
+    opened = builtins.open
+
+    class Counted:
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def read(self, *most: int) -> bytes:
+            nonlocal amount
+            content: bytes = self.file.read(*most)
+            amount += len(content)
+            return content
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.file, name)
+
+        def __enter__(self) -> Counted:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.file.close()
+
+    def counting(path: Any, *rest: Any, **more: Any) -> Any:
+        file = opened(path, *rest, **more)
+        return Counted(file) if str(path).endswith("progress.csv") else file
+
+    monkeypatch.setattr(builtins, "open", counting)
+    seen = read_overview(run)
+    assert 0 < amount < 20_000 < size
+    assert seen._replace(updated=before.updated) == before, "the best evaluation is that of the checkpoint"
+
+
+def test_a_long_run_that_was_killed_knows_its_time_and_its_best_evaluation(run: Path) -> None:
+    config, best = _config(run), read_overview(run).best
+    for name in ("seconds", "last_evaluation", "result"):
+        del config["run"][name]
+    config["run"] |= {"at_seconds": 100.0, "started": "2026-01-01 12:00:00+0100", "finished": False}
+    (run / "config.toml").write_text(tomli_w.dumps(config))
+    _lengthened(run, 100)
+    began = 1767265200.0  # that time, in seconds since 1970
+    os.utime(run / "progress.csv", (began + 50.0, began + 50.0))
+    seen = read_overview(run)
+    assert (seen.status, seen.result) == ("stopped", None)
+    assert (seen.seconds, seen.best) == (150.0, best)
+    del config["run"]["at_seconds"]
+    (run / "config.toml").write_text(tomli_w.dumps(config))
+    assert read_overview(run).seconds is None
+
+
+def test_the_time_of_a_run_that_goes_on_is_that_of_all_its_sessions(run: Path) -> None:
+    first = read_overview(run).seconds
+    assert main(["train", "--resume", str(run), "--workers", "0", "--quiet", "--total-timesteps", "4000"]) == 0
+    noted, rows = _config(run)["run"], read_progress(run / "progress.csv")
+    assert noted["at_seconds"] == pytest.approx(first)
+    assert noted["seconds"] == pytest.approx(sum(rows["seconds"]))
+    assert noted["seconds"] > noted["at_seconds"] > 0.0
+
+
+def test_trials_train_at_the_same_time() -> None:
+    columns = {"seconds": [1.0, 2.0, float("nan"), 4.0], "trial": [1.0, 2.0, 1.0, 1.0]}
+    assert elapsed(columns) == [1.0, 2.0, 1.0, 5.0]
+
+
+def test_a_run_is_running_while_a_process_has_its_lock(tmp_path: Path) -> None:
+    command = [*fastes_command(), *TRAIN, "--total-timesteps", "1000000000"]
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
+    run = tmp_path / "runs" / "CartPole-v1" / "1"
+    try:
+        wait_until(lambda: read_overview(run).generations > 0, "the first generations")
+        if sys.platform == "linux":
+            assert read_overview(run).status == "running"
+        wait_until(lambda: (run / "progress.csv").stat().st_size > 100_000, "more rows than are read")
+        seen = read_overview(run)
+        assert 0.0 < (seen.seconds or 0.0) < 600.0
+        assert (seen.env, seen.seed) == ("CartPole-v1", 3)
+    finally:
+        process.kill()
+        process.wait()
+    seen = read_overview(run)
+    assert (seen.status, seen.reason, seen.result) == ("stopped", "", None)
+    saved = read_checkpoint(run / "checkpoint.zip").data["trainings"][0]["counters"]
+    assert seen.best is not None
+    assert seen.best >= (saved["best_eval_return"] or 0.0)
+
+
+def test_a_look_takes_no_lock(run: Path) -> None:
+    mine, another = FolderLock(run), FolderLock(run)
+    mine.take()
+    read_overview(run)
+    mine.release()
+    another.take()
+    assert another.held
+    another.release()
+    assert read_overview(run).status == "finished"
+
+
+def test_a_row_that_is_being_written_does_not_count(run: Path) -> None:
+    content = (run / "progress.csv").read_bytes()
+    whole = read_overview(run)
+    cut = content.rindex(b"\n", 0, -1) + 1
+    for end in (cut + 1, cut + 30, len(content) - 2, len(content) - 1):
+        (run / "progress.csv").write_bytes(content[:end])
+        assert read_overview(run).generations == whole.generations - 1, f"cut at {end} of {len(content)}"
+
+
+@pytest.mark.parametrize("most", [1, 200, 1000])
+def test_the_last_rows_are_those_of_the_whole_file(most: int, run: Path) -> None:
+    columns = read_progress(run / "progress.csv")
+    size = (run / "progress.csv").stat().st_size
+    rows = read_last_rows(run / "progress.csv", most)
+    count = len(rows.columns["generation"])
+    assert not rows.are_all
+    assert count < most / 100
+    assert rows.columns["timesteps"] == (columns["timesteps"][-count:] if count else [])
+    everything = read_last_rows(run / "progress.csv", size)
+    assert everything.are_all
+    assert repr(everything.columns) == repr(columns)
+
+
+def _spoil(path: Path, how: str) -> None:
+    content = path.read_bytes() if path.is_file() else b""
+    path.unlink(missing_ok=True)
+    match how:
+        case "missing":
+            pass
+        case "empty":
+            path.touch()
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "link to nothing":
+            path.symlink_to("nowhere")
+        case "half":
+            path.write_bytes(content[: len(content) // 2])
+        case "noise":
+            path.write_bytes(bytes(range(256)) * 200)
+        case "zeros":
+            path.write_bytes(bytes(100_000))
+        case "no line end":
+            path.write_bytes(b"generation," * 20_000)
+
+
+@pytest.mark.parametrize(
+    "how", ["missing", "empty", "folder", "pipe", "link to nothing", "half", "noise", "zeros", "no line end"]
+)
+@pytest.mark.parametrize("name", ["config.toml", "progress.csv", "checkpoint.zip"])
+def test_a_spoiled_file_leaves_what_the_others_tell(name: str, how: str, run: Path) -> None:
+    whole = read_overview(run)
+    _spoil(run / name, how)
+    seen = read_overview(run)
+    assert (seen.env, seen.seed, seen.budget) == ("CartPole-v1", 3, 2000), "config.toml, or else the checkpoint"
+    if name != "progress.csv":
+        assert (seen.timesteps, seen.best) == (whole.timesteps, whole.best)
+    if name != "config.toml":
+        assert (seen.status, seen.result) == ("finished", whole.result)
+    elif how != "missing":
+        assert seen.reason == "config.toml is damaged"
+
+
+def test_a_folder_without_a_run_is_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "empty", tmp_path / "file", tmp_path / "missing", Path("a\0b"), Path("x" * 5000)):
+        seen = read_overview(path)
+        assert seen.status == "unreadable"
+        assert seen.reason
+        assert (seen.generations, seen.seconds, seen.updated, seen.settings) == (0, None, None, {})
+    assert "neither config.toml nor progress.csv nor a checkpoint" in read_overview(tmp_path / "empty").reason
+
+
+@pytest.mark.parametrize("odd", ["text", 5, -1.5, float("nan"), float("inf"), True, [1], {"a": 1}, 10**400, "9" * 5000])
+def test_no_value_of_a_configuration_breaks_it(odd: Any, run: Path) -> None:
+    config = _config(run)
+    for table in ("run", "settings"):
+        for name in config[table]:
+            config[table][name] = odd
+    (run / "config.toml").write_text(tomli_w.dumps(config))
+    seen = read_overview(run)
+    assert isinstance(seen.env, str)
+    assert seen.result is None
+    assert seen.timesteps > 0
+    config["run"] |= {"result": dict.fromkeys(Result._fields, odd), "last_evaluation": {"mean": odd}}
+    (run / "config.toml").write_text(tomli_w.dumps(config))
+    f"{read_overview(run).best:.1f} {read_overview(run).result}"
+
+
+def test_a_thousand_runs_are_read_in_seconds(run: Path) -> None:
+    """Each of them a long one. The limit leaves room for a machine that is busy with other things."""
+    _lengthened(run, 2000)
+    began = time.process_time()
+    for _ in range(20):
+        read_overview(run)
+    assert (time.process_time() - began) / 20 < 0.02
