@@ -1,4 +1,4 @@
-"""The command line: fastes train, tune, play, eval, plot, replay, check-env, doctor."""
+"""The command line: fastes train, tune, play, eval, runs, plot, replay, check-env, doctor."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from fastes.cli.eval import add_eval, run_eval
 from fastes.cli.play import add_play, run_play
 from fastes.cli.plot import add_plot, run_plot
 from fastes.cli.replay import add_replay, run_replay
+from fastes.cli.runs import add_runs, run_runs
 from fastes.cli.stop_on_signal import INTERRUPTED
 from fastes.cli.train import add_train, run_train
 from fastes.cli.tune import add_tune, run_tune
@@ -30,6 +31,7 @@ _COMMANDS = {
     "tune": run_tune,
     "eval": run_eval,
     "play": run_play,
+    "runs": run_runs,
     "plot": run_plot,
     "replay": run_replay,
     "check-env": run_check_env,
@@ -100,6 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_tune(commands)
     add_eval(commands)
     add_play(commands)
+    add_runs(commands)
     add_plot(commands)
     add_replay(commands)
     add_check_env(commands)

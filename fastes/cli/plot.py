@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from pathlib import Path
 from typing import Any
 
 from fastes.errors import FastESError
-from fastes.runs.curves import read_curves, runs_of, title_of
+from fastes.runs.curves import each_once, read_curves, runs_of, title_of
 from fastes.runs.run_config import CURVE
 from fastes.system.installation import install_command
 
@@ -34,7 +33,7 @@ def add_plot(commands: Any) -> None:
 def run_plot(arguments: argparse.Namespace) -> int:
     from fastes.runs.curves import plot_curves
 
-    runs = _each_once([run for path in arguments.runs for run in runs_of(path)])
+    runs = each_once([run for path in arguments.runs for run in runs_of(path)])
     curves = read_curves(runs)
     out = arguments.out or (runs[0] / CURVE if len(runs) == 1 else Path(CURVE))
     if out.suffix.lower() not in _SUFFIXES:
@@ -45,12 +44,3 @@ def run_plot(arguments: argparse.Namespace) -> int:
         raise FastESError(f"drawing needs matplotlib: {install_command('plots')}") from error
     print(out)
     return 0
-
-
-def _each_once(runs: list[Path]) -> list[Path]:
-    """Leave out runs that are named more than once, in whatever spelling: they would count twice in the median."""
-    named: dict[Path, Path] = {}
-    for run in runs:
-        if named.setdefault(run.resolve(), run) is not run:
-            warnings.warn(f"{run} is named more than once: it is drawn once", stacklevel=2)
-    return list(named.values())

@@ -29,6 +29,7 @@ _COLOURS = ("#c2452d", "#3465a4", "#3d8f5f", "#8a5aa8", "#c98a1b", "#4f9da6", "#
 _LEAST_SMOOTHED = 10  # fewer evaluations are joined without smoothing
 _MOST_SMOOTHED = 51  # evaluations under one median
 _BAND = (0.1, 0.9)  # quantiles between which most evaluations lie
+_DEPTH = 2  # folders from runs/ to runs/CartPole-v1/1
 _LEGEND_WIDTH = 110  # characters
 
 
@@ -160,6 +161,8 @@ def _with_last(at: Numbers, returns: Numbers, trials: Numbers, last: object) -> 
 def runs_of(path: Path) -> list[Path]:
     """Return the run folders that a path means: itself, the folder of a run's file, or all runs in a folder.
 
+    Those in runs/ are in folders of their environments. Folders that hide, such as .git, are not searched.
+
     Raises:
         FastESError: If there are none; it says what the path is instead.
     """
@@ -168,13 +171,26 @@ def runs_of(path: Path) -> list[Path]:
     if not path.is_dir():
         what = "no run folder: expected one such as runs/CartPole-v1/1" if path.exists() else "missing"
         raise FastESError(f"{path} is {what}{what_is_beside(path)}")
+    if runs := _runs_in(path, depth=_DEPTH):
+        return runs
+    has = in_words(names_in(path)) or "nothing"
+    raise FastESError(f"{path} is no run folder, and holds none: expected one such as runs/CartPole-v1/1; it has {has}")
+
+
+def each_once(runs: list[Path]) -> list[Path]:
+    """Leave out runs that are named more than once, in whatever spelling: they would count twice."""
+    named: dict[Path, Path] = {}
+    for run in runs:
+        if named.setdefault(run.resolve(), run) is not run:
+            warnings.warn(f"{run} is named more than once: it counts once", stacklevel=2)
+    return list(named.values())
+
+
+def _runs_in(path: Path, depth: int) -> list[Path]:
+    """Return a folder itself if it is a run's, or else those in it, or in its folders, down to a depth."""
     if os.path.lexists(path / PROGRESS) or is_run_folder(path):
         return [path]
-    names = names_in(path)
-    if runs := [path / name for name in names if os.path.lexists(path / name / PROGRESS)]:
-        return runs
-    has = in_words(names) or "nothing"
-    raise FastESError(f"{path} is no run folder, and holds none: expected one such as runs/CartPole-v1/1; it has {has}")
+    return [run for name in names_in(path, most=None) for run in _runs_in(path / name, depth - 1)] if depth else []
 
 
 def read_curves(runs: list[Path]) -> list[Curve]:

@@ -38,6 +38,7 @@ class Overview(NamedTuple):
         result: Noise-free return of the parameters that were kept; None before the end.
         seconds: Wall time of the training so far, of all its sessions; None if no file tells it.
         updated: When progress.csv was last written, in seconds since 1970; None without one.
+        env_kwargs: Arguments of the environment, as Python writes a dict; '' if no file tells them.
         settings: All settings, as config.toml has them; their values are not checked.
         recipe: Name of the settings that won a race of recipes; '' without one.
     """
@@ -54,8 +55,29 @@ class Overview(NamedTuple):
     result: Result | None
     seconds: float | None
     updated: float | None
+    env_kwargs: str
     settings: dict[str, Any]
     recipe: str
+
+    @property
+    def score(self) -> float | None:
+        """The mean of the result, or else the best evaluation so far."""
+        return self.best if self.result is None else self.result.mean
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values. A number that JSON lacks, such as inf, is a string."""
+        values: dict[str, Any] = plain({**self._asdict(), "result": None if self.result is None else self.result._asdict()})
+        return values
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a file, or of a path, as JSON has it."""
+    if isinstance(value, dict):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    is_plain = value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
+    return value if is_plain else str(value)
 
 
 def read_overview(run: Path) -> Overview:
@@ -87,6 +109,7 @@ def read_overview(run: Path) -> Overview:
         result=result_in(noted),
         seconds=_seconds_of(rows, noted, updated),
         updated=updated,
+        env_kwargs=_text_in(noted, "env_kwargs"),
         settings=settings,
         recipe=_text_in(noted, "recipe"),
     )

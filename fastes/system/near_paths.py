@@ -28,14 +28,14 @@ def what_is_beside(path: Path) -> str:
 
 
 def _shown(folder: Path) -> str:
-    return "the working directory" if folder == Path() else _written(str(folder))
+    return "the working directory" if folder == Path() else printable(str(folder))
 
 
-def names_in(folder: Path) -> list[str]:
-    """Return the names of a folder's entries that are not hidden, as `in_order`; only the first ones of a large folder."""
+def names_in(folder: Path, most: int | None = _MOST_READ) -> list[str]:
+    """Return the names of a folder's entries that are not hidden, as `in_order`. most: of a large folder; None for all."""
     found: list[str] = []
     with contextlib.suppress(OSError, ValueError), os.scandir(folder) as entries:
-        found += [entry.name for entry in islice(entries, _MOST_READ) if not entry.name.startswith(".")]
+        found += [entry.name for entry in islice(entries, most) if not entry.name.startswith(".")]
     return in_order(found)
 
 
@@ -50,12 +50,12 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 def in_words(names: list[str]) -> str:
     """Return 'a, b and c', or the first few names and the number of further ones."""
-    shown, more = [_written(name) for name in names[:_MOST_SHOWN]], len(names) - _MOST_SHOWN
+    shown, more = [printable(name) for name in names[:_MOST_SHOWN]], len(names) - _MOST_SHOWN
     if more > 0:
         shown.append(f"{more} more")
     return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)
 
 
-def _written(name: str) -> str:
+def printable(name: str) -> str:
     """Return a name as text that can be printed on one line."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in name)

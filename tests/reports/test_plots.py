@@ -244,7 +244,7 @@ def test_a_run_that_is_named_twice_counts_once(
     drawn: list[int] = []
     monkeypatch.setattr("fastes.runs.curves.plot_curves", lambda curves, *_: drawn.append(len(curves)))
     monkeypatch.chdir(runs)
-    with pytest.warns(UserWarning, match="1 is named more than once: it is drawn once"):
+    with pytest.warns(UserWarning, match="1 is named more than once: it counts once"):
         assert main(["plot", "1", "2", str(runs / "1"), "--out", str(tmp_path / "curve.png")]) == 0
     assert drawn == [2]
 

@@ -68,6 +68,7 @@ def test_a_finished_run_is_told_as_its_files_have_it(run: Path) -> None:
         result=Result(**config["run"]["result"]),
         seconds=seen.seconds,
         updated=(run / "progress.csv").stat().st_mtime,
+        env_kwargs="{}",
         settings=config["settings"],
         recipe="",
     )

@@ -101,7 +101,9 @@ def test_the_folder_of_several_runs_is_drawn(
     (runs / "CartPole-v1" / "notes").mkdir()
     assert main(["plot", "CartPole-v1"]) == 0
     assert main(["plot", "CartPole-v1/2/progress.csv"]) == 0
-    assert [len(names) for names in drawn] == [2, 1]
+    assert main(["plot", "."]) == 0
+    assert [len(names) for names in drawn] == [2, 1, 2], "a folder of environments has the runs of each"
+    drawn.pop()
     for number in ("1", "2"):
         folder = runs / "CartPole-v1" / number
         (folder / "progress.csv").write_text((folder / "progress.csv").read_text().splitlines()[0] + "\n")
@@ -117,13 +119,15 @@ def test_the_folder_of_several_runs_is_drawn(
     [
         ("CartPole-v2", r"CartPole-v2 is missing; the working directory contains: CartPole-v1"),
         ("CartPole-v1/notes", r"CartPole-v1/notes is no run folder, and holds none: .*; it has nothing"),
-        (".", r"\. is no run folder, and holds none: expected one such as runs/CartPole-v1/1; it has CartPole-v1"),
+        ("../outside", r"\.\./outside is no run folder, and holds none: expected one such as runs/CartPole-v1/1; it has a"),
         ("CartPole-v1/new", r"CartPole-v1/new has no evaluations in progress\.csv yet: they come with its first generations"),
         ("news", r"none of news/1 and news/2 has evaluations in progress\.csv yet"),
     ],
 )
 def test_what_cannot_be_drawn_says_what_it_is(path: str, said: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "CartPole-v1" / "notes").mkdir()
+    (runs.parent / "outside" / "a" / "b" / "c").mkdir(parents=True)
+    (runs.parent / "outside" / "a" / "b" / "c" / "progress.csv").touch()  # deeper than the program makes runs
     for new in ("CartPole-v1/new", "news/1", "news/2"):
         (runs / new).mkdir(parents=True)
         (runs / new / "progress.csv").touch()

@@ -1,0 +1,170 @@
+"""fastes runs: a table of runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastes.errors import FastESError
+from fastes.reports.progress_bar import short
+from fastes.reports.task_in_words import duration_in_words
+from fastes.runs.curves import each_once, runs_of
+from fastes.runs.overview import Overview, read_overview
+from fastes.runs.setting_differences import differing, flat_settings, value_in_words
+from fastes.system.console import columns_of, say
+from fastes.system.near_paths import printable
+
+_RUNS = Path("runs")  # where fastes train puts them
+_LEAST_SETTINGS, _BEFORE_SETTINGS = 14, 3  # characters of settings, and columns without which a terminal shows none
+_IN_OTHER_COLUMNS = ("total_timesteps",)  # settings
+
+
+def add_runs(commands: Any) -> None:
+    runs = commands.add_parser(
+        "runs",
+        help="list runs: how far they are, their scores, the settings in which they differ",
+        description="List runs in a table, those that changed last first. The return is that of the parameters that a finished "
+        "run has kept, or else its best evaluation so far. Settings are shown where runs of the same environment differ.",
+    )
+    runs.set_defaults(command="runs", env=None)
+    runs.add_argument(
+        "folders", nargs="*", type=Path, metavar="FOLDER", help=f"a folder of runs, or a run folder (default: {_RUNS})"
+    )
+    runs.add_argument(
+        "--sort",
+        choices=tuple(_ORDERS),
+        default="updated",
+        help="last change, highest return, or environment (default: updated)",
+    )
+    runs.add_argument("--json", action="store_true", help="print a JSON list with all that is known of each")
+
+
+def run_runs(arguments: argparse.Namespace) -> int:
+    seen = sorted(map(read_overview, _folders_of(arguments.folders)), key=_ORDERS[arguments.sort])
+    if arguments.json:
+        print(json.dumps([each.to_json() for each in seen], indent=2))
+        return 0
+    width = columns_of(sys.stdout) if sys.stdout.isatty() else None
+    for line in table(seen, width):
+        print(line)
+    for each in seen:
+        if each.reason:
+            say(f"{printable(str(each.path))}: {printable(each.reason)}")
+    return 0
+
+
+def _folders_of(named: Sequence[Path]) -> list[Path]:
+    try:
+        return each_once([run for path in named or [_RUNS] for run in runs_of(path)])
+    except FastESError as error:
+        if named:
+            raise
+        advice = "`fastes train ENV` makes the first one, `fastes runs FOLDER` lists those of another folder"
+        raise FastESError(f"there are no runs to list: {error}. {advice}") from error
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def _by_update(run: Overview) -> Any:
+    return -(run.updated or 0.0)
+
+
+def _by_score(run: Overview) -> Any:
+    return run.score is None, -(run.score or 0.0), _by_update(run)
+
+
+def _by_env(run: Overview) -> Any:
+    return run.env, _by_update(run)
+
+
+_ORDERS: dict[str, Callable[[Overview], Any]] = {"updated": _by_update, "score": _by_score, "env": _by_env}
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+class _Column(NamedTuple):
+    """A column of the table. rank: a narrow terminal shows the columns of the lowest ranks."""
+
+    title: str
+    cell: Callable[[Overview], str]
+    rank: int
+    is_number: bool = False
+
+
+def _return_of(run: Overview) -> str:
+    if run.result is not None:
+        return f"{run.result.mean:.1f} +- {run.result.std:.1f}"
+    return "-" if run.best is None else f"best {run.best:.1f}"
+
+
+def _steps_of(run: Overview) -> str:
+    return short(run.timesteps) if run.budget is None else f"{short(run.timesteps)} of {short(run.budget)}"
+
+
+_COLUMNS = (
+    _Column("run", lambda run: str(run.path), 0),
+    _Column("env", lambda run: run.env or "-", 6),
+    _Column("seed", lambda run: "-" if run.seed is None else str(run.seed), 5, is_number=True),
+    _Column("status", lambda run: run.status, 2),
+    _Column("return", _return_of, 1, is_number=True),
+    _Column("steps", _steps_of, 3, is_number=True),
+    _Column("time", lambda run: "-" if run.seconds is None else duration_in_words(run.seconds), 4, is_number=True),
+)
+
+
+def table(runs: Sequence[Overview], width: int | None) -> list[str]:
+    """Return the lines of a table, a title line first.
+
+    Args:
+        runs: In the order of the lines.
+        width: Columns of the terminal, which leaves out what it has no room for; None for any width.
+    """
+    settings = _settings_of(runs)
+    columns = [[column.title, *(printable(column.cell(run)) for run in runs)] for column in _COLUMNS]
+    widths = [max(map(len, column)) for column in columns]
+    shown = _fitting(widths, width)
+    if any(settings) and width is not None:
+        beside = _fitting(widths, width - _LEAST_SETTINGS - 2)
+        shown, settings = (beside, settings) if len(beside) >= _BEFORE_SETTINGS else (shown, [])
+    lines = [
+        "  ".join(_aligned(columns[number][row], widths[number], number) for number in shown) for row in range(len(runs) + 1)
+    ]
+    if any(settings):
+        lines = [f"{line}  {text}" for line, text in zip(lines, ["settings", *settings], strict=True)]
+    return [_cut(line.rstrip(), width) for line in lines]
+
+
+def _fitting(widths: Sequence[int], room: int | None) -> list[int]:
+    """Return the numbers of the columns that there is room for, at least the first."""
+    shown: list[int] = []
+    for number in sorted(range(len(widths)), key=lambda number: _COLUMNS[number].rank):
+        room = None if room is None else room - widths[number] - 2 * bool(shown)
+        if shown and room is not None and room < 0:
+            break
+        shown.append(number)
+    return sorted(shown)
+
+
+def _aligned(text: str, width: int, number: int) -> str:
+    return text.rjust(width) if _COLUMNS[number].is_number else text.ljust(width)
+
+
+def _cut(line: str, width: int | None) -> str:
+    return line if width is None or len(line) <= width else f"{line[: max(width - 3, 0)]}..."
+
+
+def _settings_of(runs: Sequence[Overview]) -> list[str]:
+    """Return for each run the settings in which runs of its environment differ, as one text."""
+    flat = [{"recipe": run.recipe, "env_kwargs": run.env_kwargs, **flat_settings(run.settings)} for run in runs]
+    found: list[str] = []
+    for run, settings in zip(runs, flat, strict=True):
+        alike = [others for other, others in zip(runs, flat, strict=True) if other.env == run.env]
+        names = [name for name in differing(alike) if name not in _IN_OTHER_COLUMNS]
+        found.append(" ".join(f"{name}={value_in_words(settings.get(name))}" for name in names))
+    return [printable(text) for text in found]

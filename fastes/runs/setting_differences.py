@@ -1,0 +1,35 @@
+"""The settings in which runs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_GROUP = "policy_kwargs"  # the setting whose keys are shown as settings of their own
+
+
+def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with the keys of policy_kwargs among them."""
+    inner = settings.get(_GROUP)
+    flat = {name: value for name, value in settings.items() if name != _GROUP}
+    return {**flat, **inner} if isinstance(inner, Mapping) else {**flat, **({_GROUP: inner} if inner else {})}
+
+
+def differing(many: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names whose values differ among several flat settings, in the order of the first that has them.
+
+    A key of policy_kwargs that one of them lacks differs, too; so does a setting that an older version did not have.
+    """
+    names = dict.fromkeys(name for settings in many for name in settings)
+    return [name for name in names if any(settings.get(name) != many[0].get(name) for settings in many[1:])]
+
+
+def value_in_words(value: Any) -> str:
+    """Return a setting's value, short: 0.02, 64x64, on."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        return "x".join(map(value_in_words, value)) or "none"
+    return "-" if value is None else str(value)
