@@ -1,4 +1,4 @@
-"""The command line: fastes train, tune, play, eval, runs, plot, replay, check-env, doctor."""
+"""The command line: fastes train, tune, play, eval, runs, info, plot, replay, check-env, doctor."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fastes.cli.arguments import Parser, find_modules_here
 from fastes.cli.check_env import add_check_env, run_check_env
 from fastes.cli.doctor import add_doctor, run_doctor
 from fastes.cli.eval import add_eval, run_eval
+from fastes.cli.info import add_info, run_info
 from fastes.cli.play import add_play, run_play
 from fastes.cli.plot import add_plot, run_plot
 from fastes.cli.replay import add_replay, run_replay
@@ -32,6 +33,7 @@ _COMMANDS = {
     "eval": run_eval,
     "play": run_play,
     "runs": run_runs,
+    "info": run_info,
     "plot": run_plot,
     "replay": run_replay,
     "check-env": run_check_env,
@@ -103,6 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_eval(commands)
     add_play(commands)
     add_runs(commands)
+    add_info(commands)
     add_plot(commands)
     add_replay(commands)
     add_check_env(commands)

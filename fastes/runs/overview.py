@@ -181,12 +181,18 @@ def _best_of(rows: LastRows, saved: Mapping[str, Any], noted: Mapping[str, Any])
     """Return the highest evaluation that rows, checkpoint and config know."""
     last = noted.get("last_evaluation")
     known = [number_in(last, "mean")] if isinstance(last, dict) else []
-    known += [number_in(counters, "best_eval_return") for counters in _counters_in(saved)]
+    known += [best_in(saved)]
     known += [value if math.isfinite(value) else None for value in rows.columns.get("eval_return", [])]
     return max((value for value in known if value is not None), default=None)
 
 
-def _counters_in(saved: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def best_in(saved: Mapping[str, Any]) -> float | None:
+    """Return the highest evaluation that a checkpoint knows; None before the first."""
+    known = [number_in(counters, "best_eval_return") for counters in counters_in(saved)]
+    return max((value for value in known if value is not None), default=None)
+
+
+def counters_in(saved: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the tallies of a checkpoint: of its trainings, and of the trials that were dropped."""
     trainings, selection = saved.get("trainings"), saved.get("selection")
     found = [each.get("counters") for each in trainings if isinstance(each, dict)] if isinstance(trainings, list) else []

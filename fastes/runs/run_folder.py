@@ -121,12 +121,14 @@ class RunFolder(Callback):
         """
         settings = _settings_in(model)
         target = {"target_return": model.target_return} if math.isfinite(model.target_return) else {}
+        preset = {"preset": model.base_preset} if model.base_preset else {}  # a resumed model began with the file
         config: dict[str, Any] = {
             "run": {
                 **target,
                 "env": model.source.name,
                 "seed": model.seed,
                 "n_workers": model.n_workers,
+                **preset,
                 **run,
                 "finished": False,
                 "env_kwargs": described(dict(model.source.make_kwargs)),

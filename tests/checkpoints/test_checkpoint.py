@@ -577,7 +577,7 @@ def test_pickles_in_a_checkpoint_are_not_executed(saved: Path, tmp_path: Path, m
     assert (tmp_path / "exploded").exists(), "the payload works where it is unpickled"
 
 
-READ_CHECKPOINTS = ("models/checkpointing", "agent", "runs/run_folder")
+READ_CHECKPOINTS = ("models/checkpointing", "agent", "runs/run_folder", "runs/overview", "runs/run_info")
 
 
 def test_no_module_that_reads_checkpoints_unpickles() -> None:

@@ -1,0 +1,283 @@
+"""All that the files of a run, or a checkpoint, tell of it. No environment is built, and no code from a file runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastes.checkpoints.file_format import Checkpoint
+from fastes.checkpoints.locate import BEST, CHECKPOINT, find_checkpoint, is_run_folder
+from fastes.checkpoints.policy_description import spec_from
+from fastes.checkpoints.reader import read_checkpoint
+from fastes.errors import CheckpointError, CheckpointMismatch
+from fastes.policies.action_head import ActionHead
+from fastes.policies.policy_spec import PolicySpec
+from fastes.runs.overview import Overview, best_in, counters_in, plain, read_overview
+from fastes.runs.run_config import CONFIG, PROGRESS, Result, number_in, read_config
+from fastes.runs.setting_differences import differing, flat_settings
+from fastes.settings.preset_loader import all_presets, choose_settings, preset_for
+from fastes.settings.settings import Settings
+
+
+class PolicyInfo(NamedTuple):
+    """A policy as its checkpoint describes it.
+
+    Attributes:
+        name: Such as MlpPolicy.
+        layer_sizes: Number of values before, between and after the layers; () for a custom policy.
+        num_params: Number of parameters.
+        obs_shape: Shape of one observation.
+        flattened: Whether the space was another one, whose values are in one row.
+        actions: In words; '' if the file does not tell.
+    """
+
+    name: str
+    layer_sizes: tuple[int, ...]
+    num_params: int
+    obs_shape: tuple[int, ...]
+    flattened: bool
+    actions: str
+
+
+class Base(NamedTuple):
+    """The settings that a training began with.
+
+    Attributes:
+        kind: 'recipe', 'preset', or "the environment's preset" where no file tells what it began with.
+        name: Of the preset; a path for a file.
+        changed: Name of each setting that differs -> the training's value; None if the preset is not one of the package's.
+    """
+
+    kind: str
+    name: str
+    changed: dict[str, Any] | None
+
+
+class RunInfo(NamedTuple):
+    """A run, or a checkpoint alone, in whole. What no file tells is None, or empty.
+
+    Attributes:
+        path: As it was given.
+        checkpoint: The file that was read.
+        problems: What could not be read, in words.
+        env, env_kwargs, seed, status: As of `Overview`; a file alone has no status.
+        policy: None if no checkpoint tells it.
+        generations, timesteps, episodes, budget, seconds: Of the training so far; timesteps and episodes of all trials.
+        trials: Trainings in the checkpoint, of which the best one will be left.
+        best, result: As of `Overview`.
+        base: The settings that it began with.
+        changed: Name of each setting that differs from its default -> its value.
+        trained_on: Workers, and the cluster, of the last session.
+        versions: Package -> version that wrote it.
+        files: Name -> bytes, of the run folder.
+    """
+
+    path: Path
+    checkpoint: Path | None
+    problems: tuple[str, ...]
+    env: str
+    env_kwargs: str
+    seed: int | None
+    status: str
+    policy: PolicyInfo | None
+    generations: int
+    timesteps: int
+    episodes: int
+    budget: int | None
+    seconds: float | None
+    trials: int
+    best: float | None
+    result: Result | None
+    base: Base | None
+    changed: dict[str, Any]
+    trained_on: str
+    versions: dict[str, Any]
+    files: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values. A number that JSON lacks, such as inf, is a string."""
+        parts = {name: getattr(self, name) for name in ("policy", "result", "base")}
+        asdict = {name: None if part is None else part._asdict() for name, part in parts.items()}
+        values: dict[str, Any] = plain({**self._asdict(), **asdict})
+        return values
+
+
+def read_run_info(path: Path) -> RunInfo:
+    """Read a run folder or a checkpoint file. In a run folder each file may be damaged or missing.
+
+    Args:
+        path: A run folder, or a checkpoint with or without its suffix.
+
+    Raises:
+        CheckpointError: There is neither, or the file is damaged; the message says what is there instead.
+    """
+    if path.is_dir() and (is_run_folder(path) or os.path.lexists(path / PROGRESS)):
+        return _of_folder(path)
+    file = find_checkpoint(path)
+    checkpoint = read_checkpoint(file)
+    return _info(path, file, checkpoint, None, {}, [])
+
+
+def _of_folder(run: Path) -> RunInfo:
+    """Return what a run folder tells."""
+    problems: list[str] = []
+    for name in (CHECKPOINT, BEST):
+        try:
+            if os.path.lexists(run / name):
+                return _info(run, run / name, read_checkpoint(run / name), read_overview(run), _config_in(run), problems)
+        except CheckpointError as error:
+            problems.append(str(error))
+    return _info(run, None, Checkpoint({}, {}), read_overview(run), _config_in(run), problems)
+
+
+def _config_in(run: Path) -> dict[str, Any]:
+    with contextlib.suppress(OSError):
+        return read_config(run / CONFIG) or {}
+    return {}
+
+
+def _info(
+    path: Path,
+    file: Path | None,
+    checkpoint: Checkpoint,
+    seen: Overview | None,
+    config: Mapping[str, Any],
+    problems: list[str],
+) -> RunInfo:
+    """Return what a checkpoint, empty without one, and a run folder's overview and config.toml tell together."""
+    data, noted = checkpoint.data, config.get("run", {})
+    tallies, trainings = counters_in(data), data.get("trainings")
+    trainings = [each for each in trainings if isinstance(each, dict)] if isinstance(trainings, list) else []
+    settings = seen.settings if seen is not None else data.get("settings")
+    settings = settings if isinstance(settings, dict) else {}
+    env = seen.env if seen is not None else _text(data.get("env_name"))
+    recipe = seen.recipe if seen is not None and seen.recipe else _recipe_of(data)
+    steps = sum(_count(each, "num_timesteps") for each in tallies)
+    return RunInfo(
+        path=path,
+        checkpoint=file,
+        problems=(*problems, *([seen.reason] if seen is not None and seen.reason and not problems else [])),
+        env=env,
+        env_kwargs=seen.env_kwargs if seen is not None and seen.env_kwargs else _env_kwargs_of(data),
+        seed=seen.seed if seen is not None else _count(data, "seed"),
+        status="" if seen is None else seen.status,
+        policy=None if file is None else _policy_of(checkpoint, problems),
+        generations=seen.generations if seen is not None and seen.generations else _generation_of(trainings),
+        timesteps=seen.timesteps if seen is not None and seen.timesteps else steps,
+        episodes=sum(_count(each, "num_episodes") for each in tallies),
+        budget=seen.budget if seen is not None else _count(settings, "total_timesteps") or None,
+        seconds=None if seen is None else seen.seconds,
+        trials=len(trainings),
+        best=best_in(data) if seen is None else seen.best,
+        result=None if seen is None else seen.result,
+        base=_base_of(settings, env, recipe, config),
+        changed=_changed(settings, Settings()),
+        trained_on=_machine_of(noted),
+        versions=_table(config.get("versions")) or _table(data.get("versions")),
+        files={} if seen is None else _files_in(path),
+    )
+
+
+# --- the policy -------------------------------------------------------------------------------------------------------
+
+
+def _policy_of(checkpoint: Checkpoint, problems: list[str]) -> PolicyInfo | None:
+    """Return the policy of a checkpoint; None, and a problem, if its description is damaged."""
+    data = checkpoint.data
+    try:
+        spec = spec_from(checkpoint)
+    except CheckpointMismatch:  # a policy in Python, of which the file holds the parameters
+        stored, theta = data["policy"], checkpoint.arrays["trainings"]["0.theta"]
+        shape = tuple(stored["obs_shape"])
+        return PolicyInfo(str(stored["kind"]), (), theta.size, shape, bool(stored.get("flattened")), "")
+    except CheckpointError as error:
+        problems.append(str(error))
+        return None
+    sizes = spec.layer_sizes if isinstance(spec, PolicySpec) else ()
+    actions = "" if spec.head is None else _actions_in_words(spec.head)
+    return PolicyInfo(str(data["settings"]["policy"]), sizes, spec.num_params, spec.obs_shape, spec.flattened, actions)
+
+
+def _actions_in_words(head: ActionHead) -> str:
+    """Return what an action is, on one line, however many components it has."""
+    if head.kind == "categorical":
+        return f"{' x '.join(map(str, head.nvec[:8]))}{' x ...' if len(head.nvec) > 8 else ''} choices"
+    if head.kind == "binary":
+        return f"{head.size} switches"
+    alike = len({*head.low}) == len({*head.high}) == 1
+    bounds = f"from {head.low[0]:g} to {head.high[0]:g}" if alike else "with bounds of their own"
+    return f"{head.size} number{'s' * (head.size != 1)} {bounds}"
+
+
+# --- the settings -----------------------------------------------------------------------------------------------------
+
+
+def _base_of(settings: Mapping[str, Any], env: str, recipe: str, config: Mapping[str, Any]) -> Base | None:
+    """Return what the settings began with: a recipe that won, the preset that was noted, or else the environment's own."""
+    sessions = [*config.get("earlier", []), config]
+    presets = [_text(_table(session.get("run")).get("preset")) for session in sessions]
+    noted = next(filter(None, presets), "")
+    kind, name = ("recipe", recipe) if recipe else ("preset", noted) if noted else ("the environment's preset", preset_for(env))
+    if not settings or not name:
+        return None
+    return Base(kind, name, _changed(settings, choose_settings(name, {})) if name in all_presets() else None)
+
+
+def _changed(settings: Mapping[str, Any], base: Settings) -> dict[str, Any]:
+    """Return the settings that differ from a base. One that their file lacks, as of an older version, does not count."""
+    flat, others = flat_settings(plain(dict(settings))), flat_settings(plain(base.to_dict()))
+    lacking = Settings.__dataclass_fields__.keys() - flat.keys()
+    return {name: flat.get(name) for name in differing([others, flat]) if name not in lacking} if settings else {}
+
+
+def _recipe_of(data: Mapping[str, Any]) -> str:
+    """Return the recipe of a checkpoint with a single training; '' without one, or while recipes race."""
+    trials = _table(data.get("selection")).get("trials")
+    return _text(_table(trials[0]).get("recipe")) if isinstance(trials, list) and len(trials) == 1 else ""
+
+
+# --- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _env_kwargs_of(data: Mapping[str, Any]) -> str:
+    env = _table(data.get("env"))
+    return repr({**_table(env.get("kwargs")), **_table(env.get("lost"))}) if env else ""
+
+
+def _generation_of(trainings: list[dict[str, Any]]) -> int:
+    return max((_count(each, "generation") for each in trainings), default=0)
+
+
+def _machine_of(noted: Mapping[str, Any]) -> str:
+    """Return the workers of a run's last session, in words."""
+    if cluster := _text(noted.get("cluster")):
+        return f"the Ray cluster {cluster}"
+    number = number_in(noted, "n_workers")
+    if number is None:
+        return ""
+    return f"{number:.0f} worker process{'es' * (number != 1)}" if number else "one process"
+
+
+def _files_in(folder: Path) -> dict[str, int]:
+    """Return the size of each file of a folder that is not hidden, by name."""
+    found: dict[str, int] = {}
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_file() and not entry.name.startswith("."):
+                found[entry.name] = entry.stat().st_size
+    return dict(sorted(found.items()))
+
+
+def _table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(table: Mapping[str, Any], name: str) -> int:
+    return int(number_in(table, name) or 0)

@@ -1,0 +1,190 @@
+"""Risk: what is told of a run is another's, one damaged file hides all others, or a file that is looked at runs code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+from edited_checkpoints import edited
+from envs_for_tests import Toy
+from processes import environment, fastes_command
+from terminals import shown
+
+from fastes import CallablePolicy, FastES
+from fastes.cli.main import main
+from fastes.runs.run_info import read_run_info
+from fastes.settings.preset_loader import tomllib
+
+TRAIN = ["train", "CartPole-v1", "--workers", "0", "--quiet", "--target-return", "none"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("trained")
+    flags = ["--seed", "3", "--total-timesteps", "1500", "--sigma", "0.25", "--runs", str(root)]
+    assert main([*TRAIN, *flags]) == 0
+    return root / "CartPole-v1" / "1"
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy of a finished run, to be spoiled."""
+    shutil.copytree(trained, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def _told(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """The rows that are printed, by their names."""
+    assert main(["info", str(path)]) == 0
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first == str(path)
+    return {row[2:16].strip(): row[16:] for row in rows if not row.startswith("problem: ")}
+
+
+def test_a_run_is_told_as_it_was_made(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told, config = _told(run, capsys), tomllib.loads((run / "config.toml").read_text())
+    result = config["run"]["result"]
+    assert told["environment"] == "CartPole-v1, seed 3"
+    assert (told["observations"], told["actions"]) == ("shape (4,)", "2 choices")
+    assert told["policy"] == "LinearPolicy 4-2, 8 parameters"
+    assert told["training"].startswith("finished, ")
+    assert " of 1,500 steps, " in told["training"]
+    assert told["return"].startswith(
+        f"{result['mean']:.1f} +- {result['std']:.1f}, worst {result['worst']:.1f} over 100 episodes"
+    )
+    assert told["settings"] == "preset CartPole-v1, but sigma=0.25 total_timesteps=1500 target_return=none"
+    assert "sigma=0.25" in told["not default"]
+    assert "policy=LinearPolicy" in told["not default"]
+    assert told["trained in"] == "one process"
+    assert f"fastes {config['versions']['fastes']}" in told["written by"]
+    assert f"progress.csv ({(run / 'progress.csv').stat().st_size:,} B)" in told["files"]
+
+
+def test_a_checkpoint_alone_tells_what_it_holds(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = read_run_info(run)
+    told = _told(run / "checkpoint.zip", capsys)
+    assert (
+        told["training"]
+        == f"{whole.timesteps:,} of 1,500 steps, {whole.generations:,} generations, {whole.episodes:,} episodes"
+    )
+    assert told["settings"].startswith(
+        "no file says what they began with; compared with the environment's preset CartPole-v1, but "
+    )
+    assert "files" not in told
+    assert read_run_info(run / "best").checkpoint == run / "best.zip"
+
+
+def test_json_has_all_of_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(run), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["policy"] == {
+        "name": "LinearPolicy",
+        "layer_sizes": [4, 2],
+        "num_params": 8,
+        "obs_shape": [4],
+        "flattened": False,
+        "actions": "2 choices",
+    }
+    assert told["base"] == {
+        "kind": "preset",
+        "name": "CartPole-v1",
+        "changed": {"sigma": 0.25, "total_timesteps": 1500, "target_return": "none"},
+    }
+    assert told["result"]["episodes"] == 100
+
+
+def test_a_resumed_run_began_with_its_first_preset(run: Path) -> None:
+    assert main(["train", "--resume", str(run), "--workers", "0", "--quiet", "--total-timesteps", "2500"]) == 0
+    base = read_run_info(run).base
+    assert base is not None
+    assert (base.kind, base.name) == ("preset", "CartPole-v1")
+    assert base.changed is not None
+    assert base.changed["total_timesteps"] == 2500
+
+
+def test_the_winner_of_a_race_is_told_with_its_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--workers", "0", "--quiet", "--seed", "0", "--runs", str(tmp_path), "--env-kwargs", "sutton_barto_reward=true"]
+    budget = ["--total-timesteps", "4000", "--population-size", "4", "--target-return", "none"]
+    assert main(["train", "CartPole-v0", *flags, *budget]) == 0
+    capsys.readouterr()
+    run = tmp_path / "CartPole-v0" / "1"
+    recipe = tomllib.loads((run / "config.toml").read_text())["run"]["recipe"]
+    told = _told(run, capsys)
+    assert told["settings"].startswith(f"recipe {recipe}, but population_size=4")
+    assert told["environment"] == "CartPole-v0, {'sutton_barto_reward': True}, seed 0"
+    of_file = read_run_info(run / "checkpoint.zip").base
+    assert of_file is not None
+    assert (of_file.kind, of_file.name) == ("recipe", recipe)
+
+
+def test_a_policy_in_python_is_told_without_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = CallablePolicy(lambda theta, obs: np.tanh(theta[:1] * obs[:1]), 3)
+    with FastES(Toy, policy, preset="default", n_workers=0, population_size=4) as model:
+        model.learn(100)
+        model.save(tmp_path / "m.zip")
+    told = _told(tmp_path / "m.zip", capsys)
+    assert told["policy"] == "CallablePolicy, 3 parameters"
+    assert told["actions"] == "those of a policy in Python"
+
+
+@pytest.mark.parametrize("name", ["config.toml", "progress.csv", "checkpoint.zip", "best.zip"])
+@pytest.mark.parametrize("content", [None, b"", b"[[[", bytes(3000)])
+def test_a_damaged_file_hides_no_other(name: str, content: bytes | None, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / name).unlink()
+    if content is not None:
+        (run / name).write_bytes(content)
+    told = _told(run, capsys)
+    assert told["environment"] == "CartPole-v1, seed 3"
+    assert told["policy"] == "LinearPolicy 4-2, 8 parameters"
+    assert " of 1,500 steps" in told["training"]
+    assert main(["info", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert ("problem: " in said) == (content is not None and name in ("config.toml", "checkpoint.zip"))
+
+
+def test_no_value_of_a_configuration_breaks_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for odd in ("text", 10**400, -1.5, float("nan"), True, [1], {"a": {"b": [1]}}):
+        config: dict[str, Any] = tomllib.loads((run / "config.toml").read_text())
+        for table in ("run", "settings", "versions"):
+            config[table] = dict.fromkeys([*config[table], "cluster", "recipe", "preset"], odd)
+        (run / "config.toml").write_text(tomli_w.dumps(config | {"earlier": [{"run": odd}]}))
+        for more in ([], ["--json"]):
+            assert main(["info", str(run), *more]) == 0
+        (run / "config.toml").write_text(tomli_w.dumps(tomllib.loads((run / "config.toml").read_text()) | {"earlier": []}))
+    capsys.readouterr()
+
+
+def test_looking_builds_nothing_and_runs_nothing(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hostile.py").write_text("import os\nos.mkdir('exploded')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    env = {"id": "hostile:Explode-v0", "kwargs": {"entry_point": "hostile:explode"}}
+    path = edited(
+        run / "checkpoint.zip", run / "checkpoint.zip", lambda data: data.update(env=env, env_name="hostile:Explode-v0")
+    )
+    text = (run / "config.toml").read_text()
+    text = text.replace('env = "CartPole-v1"', 'env = "hostile:Explode-v0"')
+    (run / "config.toml").write_text(text.replace('env_kwargs = "{}"', "env_kwargs = \"__import__('hostile')\""))
+    monkeypatch.setattr("gymnasium.make", lambda *_, **__: pytest.fail("an environment was built"))
+    assert read_run_info(run).env == read_run_info(path).env == "hostile:Explode-v0"
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_what_is_no_run_says_what_it_is(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", str(run.parent)]) == 1
+    assert "name one of its runs" in capsys.readouterr().err
+    assert main(["info", str(run / "config.toml")]) == 1
+    assert "it is no zip file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_rows_fit_a_terminal(columns: int, run: Path) -> None:
+    lines = shown([*fastes_command(), "info", "run"], columns, run.parent, environment(), lambda _: None)
+    rows = [line for line in lines[1:] if not line.startswith(" " * 16)]
+    assert [row.split()[0] for row in rows][:3] == ["environment", "observations", "actions"]
+    assert all(line.startswith("  ") for line in lines[1:]), "a long row goes on below its text"
