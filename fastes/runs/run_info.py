@@ -46,8 +46,8 @@ class Base(NamedTuple):
     """The settings that a training began with.
 
     Attributes:
-        kind: 'recipe', 'preset', or "the environment's preset" where no file tells what it began with.
-        name: Of the preset; a path for a file.
+        kind: 'recipe', 'preset', or "the environment's preset" if no file tells what it began with.
+        name: The preset's name; a path for a file.
         changed: Name of each setting that differs -> the training's value; None if the preset is not one of the package's.
     """
 
@@ -57,15 +57,16 @@ class Base(NamedTuple):
 
 
 class RunInfo(NamedTuple):
-    """A run, or a checkpoint alone, in whole. What no file tells is None, or empty.
+    """A run, or a checkpoint alone, in whole. A field that no file tells is None, or empty.
 
     Attributes:
         path: As it was given.
         checkpoint: The file that was read.
-        problems: What could not be read, in words.
+        problems: Files that could not be read, and why.
         env, env_kwargs, seed, status: As of `Overview`; a file alone has no status.
         policy: None if no checkpoint tells it.
-        generations, timesteps, episodes, budget, seconds: Of the training so far; timesteps and episodes of all trials.
+        generations, timesteps, episodes, budget, seconds: Counts of the training so far; those of all trials together, except
+            generations.
         trials: Trainings in the checkpoint, of which the best one will be left.
         best, result: As of `Overview`.
         base: The settings that it began with.
