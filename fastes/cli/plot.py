@@ -19,14 +19,25 @@ def add_plot(commands: Any) -> None:
         "plot",
         help="draw the learning curves of runs",
         description="Draw the noise-free evaluations of a run, their running median and the spread around it, or the medians "
-        "of several runs in one picture; runs that differ in their seeds alone get a median of these.",
+        "of several runs in one picture. Runs that differ in their seeds alone become one line, the median of these, with the "
+        "range from the lowest to the highest.",
     )
     plot.set_defaults(command="plot", env=None)
     plot.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="a run folder, whether it is finished or not, or a folder of several"
     )
     plot.add_argument(
-        "--out", type=Path, metavar="FILE", help=f".png, .svg or .pdf (default: {CURVE} in the run, or here for several)"
+        "--out",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help=f".png, .svg or .pdf, again for another one (default: {CURVE} in the run, or here for several)",
+    )
+    plot.add_argument(
+        "--x", choices=("steps", "time"), default="steps", help="environment steps, or wall time (default: steps)"
+    )
+    plot.add_argument(
+        "--compare", nargs="+", default=[], metavar="SETTING", help="settings that name the lines (default: those that differ)"
     )
 
 
@@ -34,13 +45,15 @@ def run_plot(arguments: argparse.Namespace) -> int:
     from fastes.runs.curves import plot_curves
 
     runs = each_once([run for path in arguments.runs for run in runs_of(path)])
+    pictures = arguments.out or [runs[0] / CURVE if len(runs) == 1 else Path(CURVE)]
+    for out in pictures:
+        if out.suffix.lower() not in _SUFFIXES:
+            raise ValueError(f"--out {out}: expected a name that ends in one of {', '.join(_SUFFIXES)}")
     curves = read_curves(runs)
-    out = arguments.out or (runs[0] / CURVE if len(runs) == 1 else Path(CURVE))
-    if out.suffix.lower() not in _SUFFIXES:
-        raise ValueError(f"--out {out}: expected a name that ends in one of {', '.join(_SUFFIXES)}")
     try:
-        plot_curves(curves, out, title_of(curves))
+        for out in pictures:
+            plot_curves(curves, out, title_of(curves), arguments.x, arguments.compare)
+            print(out)
     except ImportError as error:
         raise FastESError(f"drawing needs matplotlib: {install_command('plots')}") from error
-    print(out)
     return 0

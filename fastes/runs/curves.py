@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import math
 import os
+import textwrap
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.checkpoints.locate import is_run_folder
-from fastes.errors import FastESError
-from fastes.reports.csv_log import read_progress
+from fastes.errors import FastESError, suggest
+from fastes.reports.csv_log import elapsed, read_progress
 from fastes.runs.run_config import CONFIG, PROGRESS, read_config, result_in
+from fastes.runs.setting_differences import differing, flat_settings, value_in_words
 from fastes.settings.settings import SCHEDULES
 from fastes.system.atomic_files import write_bytes
 from fastes.system.near_paths import in_words, names_in, what_is_beside
@@ -25,12 +27,19 @@ from fastes.system.near_paths import in_words, names_in, what_is_beside
 Numbers = npt.NDArray[np.float64]
 
 _OF_THE_END = ("target_return", "target_episodes")  # settings that change no evaluation before the end
-_COLOURS = ("#c2452d", "#3465a4", "#3d8f5f", "#8a5aa8", "#c98a1b", "#4f9da6", "#8c564b", "#6b6b6b")
+# of Okabe and Ito (2008), told apart by eyes of any kind; their yellow is too pale for a line, black is that of results
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_STYLES = ("-", "--", ":", "-.")  # of further lines
+_GREY = "#9aa3b2"
 _LEAST_SMOOTHED = 10  # fewer evaluations are joined without smoothing
 _MOST_SMOOTHED = 51  # evaluations under one median
 _BAND = (0.1, 0.9)  # quantiles between which most evaluations lie
 _DEPTH = 2  # folders from runs/ to runs/CartPole-v1/1
-_LEGEND_WIDTH = 110  # characters
+_SIZE, _DPI = (6.0, 3.7), 160  # inches without the legend, and pixels per inch: letters are still read at 400 pixels
+_LEGEND_WIDTH, _LINE_WIDTH = 75, 7  # of the legend and of the piece of line before a name, in characters
+_LONGEST_NAME = 60  # characters of the settings that differ, unless they are asked for
+_LETTER = 0.012  # the width of a rung's letter, of the whole axis
+_UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
 
 
 class Outcome(NamedTuple):
@@ -70,6 +79,8 @@ class Curve(NamedTuple):
         recipes: The name of each trial's settings, by its number; empty if all trials have the same.
         alike: Equal for trainings that differ only in their seeds.
         outcome: None if training has not ended.
+        settings: All settings, with the keys of policy_kwargs among them, and env and env_kwargs.
+        clock: Timesteps and seconds of wall time after each generation, float64 (2, generations).
     """
 
     name: str
@@ -81,6 +92,21 @@ class Curve(NamedTuple):
     recipes: Mapping[int, str] = MappingProxyType({})
     alike: object = None
     outcome: Outcome | None = None
+    settings: Mapping[str, Any] = MappingProxyType({})
+    clock: Numbers = np.zeros((2, 0))
+
+    def over_time(self) -> Curve:
+        """Return the curve with seconds of wall time in the place of timesteps."""
+        timesteps, seconds = (np.concatenate(([0.0], np.maximum.accumulate(row))) for row in self.clock)
+        return self.along(lambda at: np.interp(at, timesteps, seconds))
+
+    def along(self, place: Callable[[Numbers], Numbers]) -> Curve:
+        """Return the curve over another axis. place: from timesteps, float64 (n,), to values on that."""
+        return self._replace(
+            steps=place(self.steps),
+            rung_ends=tuple(rung._replace(at=float(place(np.array([rung.at]))[0])) for rung in self.rung_ends),
+            outcome=self.outcome and self.outcome._replace(at=float(place(np.array([self.outcome.at]))[0])),
+        )
 
     @property
     def leader(self) -> float:
@@ -112,10 +138,12 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         OSError: If a file cannot be read.
     """
     columns = read_progress(run / PROGRESS)
+    passed = np.array(elapsed(columns))
     steps, returns = np.array(columns["timesteps"]), np.array(columns["eval_return"])
     written = read_config(run / CONFIG) or {}
     sessions = [*written.get("earlier", []), written]
     noted, settings = written.get("run", {}), written.get("settings", {})
+    told = {"env": noted.get("env"), "env_kwargs": noted.get("env_kwargs")}
     at = np.where(np.array(columns["eval_generation"]) > 0, columns["eval_at"], steps)
     known = np.isfinite(steps) & np.isfinite(returns)
     trials = np.array(columns["trial"])[known]
@@ -130,8 +158,10 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         trials,
         _rung_ends(sessions),
         _recipes(sessions),
-        (noted.get("env"), noted.get("env_kwargs"), alike) if settings else None,
+        (*told.values(), alike) if settings else None,
         _outcome(noted, steps),
+        {**told, **flat_settings(settings)},
+        np.stack([steps, passed])[:, np.isfinite(steps)],
     )
 
 
@@ -290,45 +320,70 @@ def running(returns: Numbers, *shares: float) -> Numbers:
     return quantiles
 
 
-def plot_curves(curves: Sequence[Curve], picture: Path, title: str) -> None:
+def plot_curves(curves: Sequence[Curve], picture: Path, title: str, x: str = "steps", compare: Sequence[str] = ()) -> None:
     """Draw one training with its evaluations, or several with a legend.
+
+    Args:
+        curves: The curves. Several that are alike become their median, and the range from the lowest to the highest.
+        picture: The file, whose suffix says its format.
+        title: Text above it.
+        x: 'steps', or 'time' for wall time.
+        compare: Settings that name curves, or groups that are alike, in the legend; () for those that differ.
 
     Raises:
         ImportError: Without matplotlib.
         OSError: If the picture cannot be written.
+        ValueError: If no curve has a setting of `compare`.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.4), layout="constrained")
+    _check_compared(curves, compare)
+    curves, axis = _over_time(curves) if x == "time" else (curves, "environment steps")
+    figure = Figure(figsize=_SIZE, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     if len(curves) == 1:
         _draw_one(axes, curves[0])
     else:
-        _draw_several(axes, curves)
+        _draw_several(axes, curves, compare)
     for target in sorted({curve.target for curve in curves if math.isfinite(curve.target)}):
-        axes.axhline(target, color="#3d8f5f", linewidth=1.0, linestyle="--", label=f"target {target:g}", zorder=1)
+        axes.axhline(target, color="#444444", linewidth=1.0, linestyle=(0, (6, 4)), label=f"target {target:g}", zorder=1)
     axes.set_title(title, fontsize=13)
-    axes.set_xlabel("environment steps", fontsize=11)
+    axes.set_xlabel(axis, fontsize=11)
     axes.set_ylabel("return of an episode", fontsize=11)
     axes.xaxis.set_major_formatter(_short_number)
+    axes.tick_params(labelsize=10)
+    axes.locator_params(nbins=6)
     axes.set_xlim(left=0.0)
     axes.margins(y=0.08)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     _draw_legend(figure, axes)
     content = io.BytesIO()
-    figure.savefig(content, dpi=120, format=picture.suffix.lstrip(".").lower() or "png")
+    figure.savefig(content, dpi=_DPI, format=picture.suffix.lstrip(".").lower() or "png")
     write_bytes(picture, content.getvalue())
+
+
+def _over_time(curves: Sequence[Curve]) -> tuple[list[Curve], str]:
+    """Return curves over wall time, and the name of that axis with its unit."""
+    timed = [curve.over_time() for curve in curves]
+    end = max((float(curve.clock[1].max()) for curve in curves if curve.clock.size), default=0.0)
+    size, unit = next(((size, unit) for size, unit in _UNITS if end >= 2.0 * size), (1.0, "seconds"))
+    return [curve.along(lambda at: at / size) for curve in timed], f"{unit} of wall time"
 
 
 def _draw_legend(figure: Any, axes: Any) -> None:
     """Draw the legend below the picture, which gets taller for it."""
-    _, labels = axes.get_legend_handles_labels()
-    columns = min(max(_LEGEND_WIDTH // (max(map(len, labels), default=0) + 8), 1), 4)
-    figure.set_figheight(figure.get_figheight() + 0.2 * -(-len(labels) // columns))
-    figure.legend(frameon=False, fontsize=10, loc="outside lower center", ncols=columns)
+    handles, labels = axes.get_legend_handles_labels()
+    labels = [textwrap.fill(label, _LEGEND_WIDTH - _LINE_WIDTH, break_on_hyphens=False) for label in labels]
+    widest = max((len(line) for label in labels for line in label.split("\n")), default=0)
+    columns = min(max(_LEGEND_WIDTH // (widest + _LINE_WIDTH), 1), 4)
+    lines = [label.count("\n") + 1 for label in labels]
+    rows = -(-len(lines) // columns)
+    height = max((sum(lines[first : first + rows]) for first in range(0, len(lines), max(rows, 1))), default=0)
+    figure.set_figheight(figure.get_figheight() + 0.2 * height)
+    figure.legend(handles, labels, frameon=False, fontsize=10, loc="outside lower center", ncols=columns)
 
 
 def _draw_one(axes: Any, curve: Curve) -> None:
@@ -338,7 +393,7 @@ def _draw_one(axes: Any, curve: Curve) -> None:
     for number, trial in enumerate(sorted({*curve.trials.tolist()} - {curve.leader})):
         steps, returns = curve.of_trial(trial)
         recipe = curve.recipes.get(int(trial))
-        other = _COLOURS[1 + number % (len(_COLOURS) - 1)] if recipe else "#9aa3b2"
+        other = _COLOURS[1 + number % (len(_COLOURS) - 1)] if recipe else _GREY
         axes.plot(steps, smoothed(returns), color=other, linewidth=1.2, label=recipe or label, zorder=2)
         label = None
     steps, returns = curve.of_trial(curve.leader)
@@ -382,39 +437,89 @@ def _draw_rungs(axes: Any, curve: Curve) -> None:
     for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         if end <= begin:
             continue
-        narrow = end - begin < 0.18 * ends[-1]
         if number % 2 == 0:
             axes.axvspan(begin, end, color="#eef0f4", zorder=0, linewidth=0)
         if number:
-            axes.axvline(begin, color="#9aa3b2", linewidth=0.8, zorder=1)
+            axes.axvline(begin, color=_GREY, linewidth=0.8, zorder=1)
         is_decided = number and curve.rung_ends[number - 1].winner
         name = f"the best {'recipe' if curve.recipes else 'trial'} goes on" if is_decided else f"rung {number + 1}"
+        narrow = end - begin < (0.01 + _LETTER * len(name)) * ends[-1]
         axes.annotate(
             *(name, (begin, 1.0)), xycoords=("data", "axes fraction"), xytext=(3, -4), textcoords="offset points",
             fontsize=9, color="#5b6472", va="top", rotation=90 if narrow else 0,
         )  # fmt: skip
 
 
-def _draw_several(axes: Any, curves: Sequence[Curve]) -> None:
-    alike = len({repr(curve.alike) for curve in curves}) == 1 and curves[0].alike is not None
-    many = alike and len(curves) > len(_COLOURS)  # no legend can name them
+def _draw_several(axes: Any, curves: Sequence[Curve], compare: Sequence[str]) -> None:
+    """Draw a line for each curve, or group of curves that are alike; a group also has its range."""
+    groups = _groups_of(curves)
+    for number, (group, name) in enumerate(zip(groups, _names_of(groups, compare), strict=True)):
+        style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
+        look = {"color": _COLOURS[number % len(_COLOURS)], "linestyle": style, "linewidth": 2.0}
+        if len(group) == 1:
+            steps, returns = group[0].of_trial(group[0].leader)
+            axes.plot(steps, smoothed(returns), label=name, zorder=3, **look)
+        else:
+            steps, (low, median, high) = _range_of(group)
+            axes.fill_between(steps, low, high, color=look["color"], alpha=0.18, linewidth=0, zorder=2)
+            axes.plot(steps, median, label=name, zorder=4, **look)
+
+
+def _groups_of(curves: Sequence[Curve]) -> list[list[Curve]]:
+    """Return curves that are alike together. One without an evaluation is left out if another one is alike."""
+    groups: dict[object, list[Curve]] = {}
     for number, curve in enumerate(curves):
-        colour, name = (_COLOURS[1], None if number else "one run") if many else (_COLOURS[number % len(_COLOURS)], curve.name)
-        look = {"color": colour, "linewidth": 1.2 if alike else 2.0, "alpha": 0.35 if many else 0.6 if alike else 1.0}
-        steps, returns = curve.of_trial(curve.leader)
-        axes.plot(steps, smoothed(returns), label=name, **look)
-    common = [curve for curve in curves if len(curve.of_trial(curve.leader)[0])]
-    if alike and len(common) > 1:
-        steps, median = _median_of(common)
-        axes.plot(steps, median, color="black", linewidth=2.4, label=f"median of {len(common)} runs")
+        groups.setdefault(number if curve.alike is None else repr(curve.alike), []).append(curve)
+    return [[curve for curve in group if len(curve.steps)] or group[:1] for group in groups.values()]
 
 
-def _median_of(curves: Sequence[Curve]) -> tuple[Numbers, Numbers]:
-    """Return timesteps that all curves have, and the median of the smoothed curves there."""
+def _range_of(curves: Sequence[Curve]) -> tuple[Numbers, Numbers]:
+    """Return timesteps that all curves have, and the lowest, median and highest of the smoothed curves there."""
     lines = [curve.of_trial(curve.leader) for curve in curves]
     begin, end = max(steps[0] for steps, _ in lines), min(steps[-1] for steps, _ in lines)
     steps = np.linspace(begin, max(begin, end), 200)
-    return steps, np.median([np.interp(steps, its_steps, smoothed(returns)) for its_steps, returns in lines], axis=0)
+    values = [np.interp(steps, its_steps, smoothed(returns)) for its_steps, returns in lines]
+    return steps, np.quantile(values, (0.0, 0.5, 1.0), axis=0)
+
+
+# --- names of groups --------------------------------------------------------------------------------------------------
+
+
+def _check_compared(curves: Sequence[Curve], compare: Sequence[str]) -> None:
+    known = dict.fromkeys(name for curve in curves for name in curve.settings)
+    for name in compare:
+        if name not in known:
+            differ = ", ".join(differing([curve.settings for curve in curves])) or "none"
+            raise ValueError(
+                f"{name!r} is no setting of these runs{suggest(name, known)}; the settings in which they differ: {differ}"
+            )
+
+
+def _names_of(groups: Sequence[Sequence[Curve]], compare: Sequence[str]) -> list[str]:
+    """Return a name for each group of curves: its settings of `compare`, or those that differ."""
+    settings = [group[0].settings for group in groups]
+    differ = differing(settings)
+    texts = [_settings_in_words(own, compare or differ) for own in settings]
+    more = [name for name in differ if name not in compare]
+    names = []
+    for group, text in zip(groups, texts, strict=True):
+        if compare and texts.count(text) > 1:  # other settings tell these groups apart
+            text = ", ".join(filter(None, (text, _settings_in_words(group[0].settings, more))))
+        names.append(_named(group, text, bool(compare)))
+    return names
+
+
+def _settings_in_words(settings: Mapping[str, Any], names: Sequence[str]) -> str:
+    words = {name: value_in_words(settings.get(name)) for name in names}
+    return ", ".join(value if name == "env" else f"{name}={value}" for name, value in words.items())
+
+
+def _named(group: Sequence[Curve], text: str, is_compared: bool) -> str:
+    """Return the name of a group in the legend. text: its settings in words."""
+    if len(group) == 1:
+        return text if is_compared else group[0].name
+    text = text if is_compared else textwrap.shorten(text, _LONGEST_NAME, placeholder=" ...")
+    return f"{text} (median of {len(group)} runs)" if text else f"median of {len(group)} runs, lowest to highest"
 
 
 def _short_number(value: float, _: object) -> str:

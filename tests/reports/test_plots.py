@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -17,7 +18,7 @@ from fastes import FastES
 from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
 from fastes.reports.csv_log import read_progress
-from fastes.runs.curves import Curve, RungEnd, plot_curves, read_curve, read_curves, running, smoothed, title_of
+from fastes.runs.curves import Curve, Outcome, RungEnd, plot_curves, read_curve, read_curves, running, smoothed, title_of
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 from fastes.training.record import Record
@@ -212,30 +213,145 @@ def test_plot_draws_later_what_training_draws(runs: Path, tmp_path: Path, capsys
     assert b"<svg" in (tmp_path / "curve.svg").read_bytes()
 
 
-def test_several_runs_have_a_line_each_and_a_median_where_they_are_alike(
+def test_runs_that_are_alike_are_one_line_and_others_have_one_each(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = _drawn(monkeypatch)
     out = ["--out", str(tmp_path / "curves.png")]
     assert main(["plot", str(runs / "1"), str(runs / "2"), *out]) == 0
     assert main(["plot", str(runs / "1"), str(runs / "3"), *out]) == 0
-    alike, others = map(_labels, seen)
-    for number, label in zip((1, 2), alike, strict=False):
-        assert f"CartPole-v1, seed {number - 1} (" in label
-        assert str(runs / str(number)) in label
-    assert alike[2:] == ["median of 2 runs"]
-    assert others[2:] == [], "other settings are compared, not taken together"
+    assert main(["plot", str(runs), *out]) == 0
+    alike, others, both = map(_labels, seen)
+    assert alike == ["median of 2 runs, lowest to highest"]
+    for label, number in zip(others, (1, 3), strict=True):  # a long one is on several lines
+        assert "".join(label.split()) == f"CartPole-v1,seed{number - 1}({runs / str(number)})"
+    group, single = ("".join(label.split()) for label in both)
+    assert group.startswith("sigma=0.05,trials=3")
+    assert group.endswith("(medianof2runs)")
+    assert single == f"CartPole-v1,seed2({runs / '3'})"
     assert title_of([_curve(runs / "1"), _curve(runs / "2")]) == "CartPole-v1, 2 runs"
 
 
-def test_the_names_of_many_seeds_hide_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, steps = _drawn(monkeypatch), np.arange(20.0)
-    for number in (8, 9):
-        curves = [Curve(f"seed {seed}", steps, steps * seed, alike="all") for seed in range(number)]
-        plot_curves(curves, tmp_path / "seeds.png", "many")
-    few, many = map(_labels, seen)
-    assert few == [*(f"seed {seed}" for seed in range(8)), "median of 8 runs"]
-    assert many == ["one run", "median of 9 runs"]
+def _seeds(name: str, settings: dict[str, Any], *heights: float) -> list[Curve]:
+    """Curves of a group, each a level line."""
+    steps = np.arange(20.0)
+    return [
+        Curve(f"{name}, seed {seed}", steps, np.full(20, height), alike=sorted(settings.items()), settings=settings)
+        for seed, height in enumerate(heights)
+    ]
+
+
+def test_a_group_is_its_median_within_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _drawn(monkeypatch)
+    curves = [
+        *_seeds("a", {"sigma": 0.1}, 1.0, 2.0, 9.0),
+        *_seeds("b", {"sigma": 0.2}, 5.0),
+        *_seeds("c", {"sigma": 0.3}, 7.0, 8.0),
+    ]
+    unborn = curves[0]._replace(steps=np.zeros(0), returns=np.zeros(0))
+    plot_curves([*curves, unborn], tmp_path / "curves.png", "groups")
+    (axes,) = seen
+    assert [set(line.get_ydata()) for line in axes.lines] == [{2.0}, {5.0}, {7.5}]
+    ranges = [band.get_paths()[0].vertices[:, 1] for band in axes.collections]
+    assert [(values.min(), values.max()) for values in ranges] == [(1.0, 9.0), (7.0, 8.0)]
+    colours = [line.get_color() for line in axes.lines]
+    assert len({*colours}) == 3
+    assert _labels(axes) == ["sigma=0.1 (median of 3 runs)", "b, seed 0", "sigma=0.3 (median of 2 runs)"]
+
+
+def test_a_group_is_drawn_as_far_as_all_its_runs_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _drawn(monkeypatch)
+    first, second = _seeds("a", {}, 1.0, 3.0)
+    plot_curves([first, second._replace(steps=second.steps[2:9], returns=second.returns[2:9])], tmp_path / "c.png", "group")
+    (line,) = seen[0].lines
+    assert (line.get_xdata()[0], line.get_xdata()[-1]) == (2.0, 8.0)
+
+
+def test_the_settings_that_are_asked_name_the_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _drawn(monkeypatch)
+    both = {"learning_rate": 0.02, "net_arch": [64, 64]}
+    curves = [
+        *_seeds("a", {"sigma": 0.1, **both, "beta2": 0.9}, 1.0, 2.0),
+        *_seeds("b", {"sigma": 0.2, **both, "beta2": 0.9}, 3.0),
+        *_seeds("c", {"sigma": 0.2, **both, "beta2": 0.99}, 4.0),
+    ]
+    plot_curves(curves, tmp_path / "curves.png", "groups", compare=["sigma", "net_arch"])
+    assert _labels(seen[0]) == [
+        "sigma=0.1, net_arch=64x64 (median of 2 runs)",
+        "sigma=0.2, net_arch=64x64, beta2=0.9",
+        "sigma=0.2, net_arch=64x64, beta2=0.99",
+    ]
+
+
+def test_a_setting_that_no_run_has_is_refused(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["plot", str(runs / "1"), str(runs / "3"), "--out", str(tmp_path / "c.png")]
+    assert main([*command, "--compare", "sigam"]) == 2
+    told = capsys.readouterr().err
+    assert "'sigam' is no setting of these runs" in told
+    assert "did you mean 'sigma'" in told
+    assert re.search("in which they differ: .*sigma", told)
+    assert not (tmp_path / "c.png").exists()
+    assert main([*command, "--compare", "sigma", "net_arch"]) == 0
+
+
+def test_twelve_lines_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _drawn(monkeypatch)
+    curves = [curve for number in range(12) for curve in _seeds(str(number), {"sigma": number / 10}, float(number))]
+    plot_curves(curves, tmp_path / "curves.png", "twelve", compare=["sigma"])
+    assert len({(line.get_color(), line.get_linestyle()) for line in seen[0].lines}) == 12
+
+
+@pytest.mark.parametrize("number", [1, 3, 12])
+def test_nothing_of_a_picture_overlaps_or_is_cut(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _drawn(monkeypatch)
+    path = "/a/long/path/of/somebody/who/keeps/runs/in/many/folders/runs/HalfCheetah-v5"
+    curves = [
+        curve for k in range(number) for curve in _seeds(f"HalfCheetah-v5, seed 123456789 ({path}/{k})", {"sigma": k}, 1.0 + k)
+    ]
+    plot_curves(curves, tmp_path / "curves.png", "HalfCheetah-v5, seed 123456789")
+    figure = seen[0].figure
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    inner, below, whole = seen[0].get_tightbbox(), legend.get_window_extent(), figure.bbox
+    assert inner.ymin >= below.ymax - 1.0, "the legend is below the axis and its name"
+    assert below.xmin >= 0.0
+    assert below.xmax <= whole.xmax
+    assert below.ymin >= 0.0
+    assert inner.height > 0.5 * figure.dpi * 3.0, "the legend leaves room for the curves"
+    sizes = [text.get_fontsize() for text in (*legend.get_texts(), *seen[0].get_xticklabels(), seen[0].xaxis.label)]
+    assert min(sizes) / 72.0 / figure.get_figwidth() * 400.0 > 8.0, "letters of 8 pixels in a picture of 400"
+
+
+def test_time_takes_the_place_of_steps(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = np.array([0.0, 100.0, 200.0, 300.0])
+    clock = np.array([[100.0, 200.0, 300.0], [60.0, 60.0, 660.0]])
+    curve = Curve("x", steps, steps, rung_ends=(RungEnd(150.0, 1),), outcome=Outcome(300.0, 1.0, 0.0, 1.0, 5), clock=clock)
+    timed = curve.over_time()
+    assert timed.steps.tolist() == [0.0, 60.0, 60.0, 660.0]
+    assert timed.rung_ends == (RungEnd(60.0, 1),)
+    assert timed.outcome == Outcome(660.0, 1.0, 0.0, 1.0, 5)
+    seen = _drawn(monkeypatch)
+    plot_curves([curve], tmp_path / "time.png", "time", "time")
+    assert seen[0].get_xlabel() == "minutes of wall time"
+    assert max(seen[0].lines[-1].get_xdata()) == 11.0
+    assert main(["plot", str(runs / "2"), "--x", "time", "--out", str(tmp_path / "run.png")]) == 0
+    progress = read_progress(runs / "2" / "progress.csv")
+    by_trial = [
+        sum(s for s, t in zip(progress["seconds"], progress["trial"], strict=True) if t == trial) for trial in (1, 2, 3)
+    ]
+    assert _curve(runs / "2").over_time().steps[-1] <= max(by_trial)
+    assert _curve(runs / "2").clock[1, -1] == pytest.approx(by_trial[int(progress["trial"][-1]) - 1])
+
+
+def test_several_files_are_written_or_none(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    png, svg, odd = (tmp_path / f"curve.{end}" for end in ("png", "svg", "doc"))
+    assert main(["plot", str(runs / "1"), "--out", str(png), "--out", str(odd)]) == 2
+    assert not png.exists()
+    capsys.readouterr()
+    assert main(["plot", str(runs / "1"), "--out", str(png), "--out", str(svg)]) == 0
+    assert capsys.readouterr().out.split() == [str(png), str(svg)]
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in svg.read_bytes()
 
 
 def test_a_run_that_is_named_twice_counts_once(
