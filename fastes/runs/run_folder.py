@@ -24,6 +24,7 @@ from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.reports.csv_log import CsvLog, write_final_selection
 from fastes.reports.monitor_files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
+from fastes.reports.population_file import POPULATION, PopulationFile
 from fastes.runs.curves import plot_curves, read_curve
 from fastes.runs.folder_lock import FolderLock
 from fastes.runs.run_config import CONFIG, CURVE, FINAL_SELECTION, NOTES, PROGRESS, read_config, without_surrogates
@@ -93,6 +94,7 @@ class RunFolder(Callback):
         self._saved_at = time.monotonic()
         self.saved_timesteps = 0  # of the checkpoint
         self._log: CsvLog | None = None
+        self._population = PopulationFile(path / POPULATION)
         self.files: list[MonitorFile | EvaluationsFile] = []
         if monitor_csv or (path / MONITOR).exists():
             self.files.append(MonitorFile(path / MONITOR))
@@ -207,7 +209,7 @@ class RunFolder(Callback):
         assert self._log is not None
         with self._surviving(PROGRESS):
             self._log.write(record)
-        for file in self.files:
+        for file in (*self.files, self._population):
             with self._surviving(file.path.name):
                 file.on_generation(model, record)
         self.note_losses()
@@ -220,7 +222,7 @@ class RunFolder(Callback):
         if model.unreported_record is not None and self._log is not None:
             with self._surviving(PROGRESS):
                 self._log.write(model.unreported_record)
-        for file in self.files:
+        for file in (*self.files, self._population):
             with self._surviving(file.path.name):
                 file.on_end(model)
         if self._config and self._log is not None:

@@ -28,13 +28,16 @@ _FOREIGN_SECONDS = 86400.0  # the age at which another computer's file is a left
 _MAX_NAME = 200  # bytes of a file's name that a temporary one takes over
 
 
-def replace_file(path: Path, write: Callable[[IO[bytes]], object], before: Callable[[], None] | None = None) -> None:
+def replace_file(
+    path: Path, write: Callable[[IO[bytes]], object], before: Callable[[], None] | None = None, durable: bool = True
+) -> None:
     """Write a file next to its place, flush it to disk, then rename it.
 
     Args:
         path: Its place.
         write: Fills the file; called twice if the system has no files without a name.
         before: Called before the rename.
+        durable: Flush to disk first. Otherwise it is faster, and may be empty after a crash of the machine, not of the process.
 
     Raises:
         OSError: The file cannot be written. The old one stays then, as it does if `write` or `before` raises.
@@ -44,12 +47,13 @@ def replace_file(path: Path, write: Callable[[IO[bytes]], object], before: Calla
     temporary = path.with_name(f".{_stem(path.name)}.{_host()}-{secrets.token_hex(8)}.tmp")
     try:
         remove_leftovers(path.parent, path.name)
-        with _written(temporary, folder, write):
+        with _written(temporary, folder, write, durable):
             if before is not None:
                 before()
             os.replace(temporary, path)
-        with contextlib.suppress(OSError):  # some file systems cannot sync a folder
-            os.fsync(folder)
+        if durable:
+            with contextlib.suppress(OSError):  # some file systems cannot sync a folder
+                os.fsync(folder)
     except BaseException as error:
         if isinstance(error, OSError):
             error.filename = error.filename or str(path)
@@ -60,20 +64,20 @@ def replace_file(path: Path, write: Callable[[IO[bytes]], object], before: Calla
         os.close(folder)
 
 
-def _written(temporary: Path, folder: int, write: Callable[[IO[bytes]], object]) -> IO[bytes]:
+def _written(temporary: Path, folder: int, write: Callable[[IO[bytes]], object], durable: bool) -> IO[bytes]:
     """Return the whole file, open and so locked. It gets its name once it is whole, if the system can do that."""
     file: IO[bytes]
     try:
         file = open(os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=folder), "wb")  # noqa: SIM115
         with _closed_on_error(file):
             _lock(file)
-            _fill(file, write)
+            _fill(file, write, durable)
             # a descriptor of the folder makes Python call linkat(), which follows the link to the unnamed file
             os.link(f"/proc/self/fd/{file.fileno()}", temporary.name, dst_dir_fd=folder)
     except (AttributeError, OSError):  # not Linux, or a file system without it; a full disk is met again
         file = _named(temporary)
         with _closed_on_error(file):
-            _fill(file, write)
+            _fill(file, write, durable)
     return file
 
 
@@ -102,10 +106,11 @@ def _lock(file: IO[bytes]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def _fill(file: IO[bytes], write: Callable[[IO[bytes]], object]) -> None:
+def _fill(file: IO[bytes], write: Callable[[IO[bytes]], object], durable: bool) -> None:
     write(file)
     file.flush()
-    os.fsync(file.fileno())
+    if durable:
+        os.fsync(file.fileno())
 
 
 def keep_previous(path: Path) -> None:
@@ -182,9 +187,9 @@ def _host() -> str:
     return hashlib.sha256(platform.node().encode(errors="surrogateescape")).hexdigest()[:8]
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a file's text: a crash leaves the old one or the new one."""
-    write_bytes(path, text.encode())
+def write_text(path: Path, text: str, durable: bool = True) -> None:
+    """Replace a file's text: a crash leaves the old one or the new one. durable: as for replace_file."""
+    replace_file(path, lambda file: file.write(text.encode()), durable=durable)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
