@@ -19,6 +19,7 @@ from fastes.checkpoints.locate import is_run_folder
 from fastes.errors import FastESError, suggest
 from fastes.reports.csv_log import elapsed, read_progress
 from fastes.runs.run_config import CONFIG, PROGRESS, read_config, result_in
+from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.runs.setting_differences import differing, flat_settings, value_in_words
 from fastes.settings.settings import SCHEDULES
 from fastes.system.atomic_files import write_bytes
@@ -142,7 +143,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
     steps, returns = np.array(columns["timesteps"]), np.array(columns["eval_return"])
     written = read_config(run / CONFIG) or {}
     sessions = [*written.get("earlier", []), written]
-    noted, settings = written.get("run", {}), written.get("settings", {})
+    rungs, noted, settings = rungs_in(sessions), written.get("run", {}), written.get("settings", {})
     told = {"env": noted.get("env"), "env_kwargs": noted.get("env_kwargs")}
     at = np.where(np.array(columns["eval_generation"]) > 0, columns["eval_at"], steps)
     known = np.isfinite(steps) & np.isfinite(returns)
@@ -156,8 +157,8 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         returns,
         _number(noted.get("target_return"), _number(settings.get("target_return"), math.inf)),
         trials,
-        _rung_ends(sessions),
-        _recipes(sessions),
+        tuple(RungEnd(rung.at, rung.winner) for rung in rungs),
+        recipes_in(rungs),
         (*told.values(), alike) if settings else None,
         _outcome(noted, steps),
         {**told, **flat_settings(settings)},
@@ -251,49 +252,6 @@ def title_of(curves: list[Curve]) -> str:
     if len(curves) == 1:
         return names[0]
     return f"{envs.pop()}, {len(curves)} runs" if len(envs) == 1 else f"{len(curves)} runs"
-
-
-def _rung_ends(sessions: list[dict[str, Any]]) -> tuple[RungEnd, ...]:
-    """Return the rungs that have ended, from the notes of `RunFolder.on_rung` in each session."""
-    runs = [session.get("run", {}) for session in sessions]
-    until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # rungs after that were played again
-    found = dict[float, int]()
-    for run, end in zip(runs, until, strict=True):
-        for fields in _rungs_of(run):
-            at = float(_number(fields.get("at_timesteps"), math.inf))
-            if at <= end and math.isfinite(at):
-                found[at] = _winner_of(fields)
-    return tuple(RungEnd(at, found[at]) for at in sorted(found))
-
-
-def _recipes(sessions: list[dict[str, Any]]) -> dict[int, str]:
-    """Return the recipes that raced, by the number of their trial."""
-    found = dict[int, str]()
-    for session in sessions:
-        for rung in _rungs_of(session.get("run", {})):
-            names = rung.get("recipes")
-            for trial, name in names.items() if isinstance(names, dict) else ():
-                if number := _trial_number(trial):
-                    found[number] = str(name)
-    return found
-
-
-def _rungs_of(run: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rungs that a session has noted."""
-    noted = run.get("rungs")
-    return [rung for rung in noted if isinstance(rung, dict)] if isinstance(noted, list) else []
-
-
-def _trial_number(text: str) -> int:
-    """Return the number of a trial, 0 for another text."""
-    return int(text) if text.isdecimal() and len(text) < 10 else 0
-
-
-def _winner_of(rung: dict[str, Any]) -> int:
-    """Return the trial that was left after a rung; 0 if several were."""
-    scores = rung.get("scores")
-    best = next(iter(scores), "") if isinstance(scores, dict) and rung.get("kept") == 1 else ""
-    return _trial_number(best)
 
 
 def _number(value: object, otherwise: float) -> float:

@@ -1,0 +1,79 @@
+"""The rungs of trials that have ended, as the sessions in config.toml note them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class NotedRung(NamedTuple):
+    """The end of a rung.
+
+    Attributes:
+        at: Timesteps of all trials.
+        kept: How many trials go on.
+        trials: Their numbers, from 1, the best first.
+        scores: Their mean noise-free returns, in the same order; NaN for one that is not finite.
+        recipes: The names of their settings, in the same order; '' if all have the same.
+    """
+
+    at: float
+    kept: int
+    trials: tuple[int, ...]
+    scores: tuple[float, ...]
+    recipes: tuple[str, ...]
+
+    @property
+    def winner(self) -> int:
+        """The trial that is left; 0 if several are."""
+        return self.trials[0] if self.kept == 1 and self.trials else 0
+
+
+def rungs_in(sessions: Sequence[Mapping[str, Any]]) -> tuple[NotedRung, ...]:
+    """Return the rungs that have ended, in their order, from the notes of `RunFolder.on_rung` in each session.
+
+    Args:
+        sessions: The tables of config.toml, those of earlier sessions first. What they hold may be damaged.
+    """
+    runs = [_table(session.get("run")) for session in sessions]
+    until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # rungs after that were played again
+    found = dict[float, NotedRung]()
+    for run, end in zip(runs, until, strict=True):
+        noted = run.get("rungs")
+        for fields in noted if isinstance(noted, list) else ():
+            rung = _rung(_table(fields))
+            if rung.at <= end and math.isfinite(rung.at):
+                found[rung.at] = rung
+    return tuple(found[at] for at in sorted(found))
+
+
+def recipes_in(rungs: Sequence[NotedRung]) -> dict[int, str]:
+    """Return the recipes that raced, by the number of their trial."""
+    return {trial: name for rung in rungs for trial, name in zip(rung.trials, rung.recipes, strict=True) if name}
+
+
+def _rung(fields: Mapping[str, Any]) -> NotedRung:
+    scores, names = _table(fields.get("scores")), _table(fields.get("recipes"))
+    trials = {number: text for text in scores if (number := _trial_number(text))}
+    kept = _number(fields.get("kept"), 0.0)
+    return NotedRung(
+        _number(fields.get("at_timesteps"), math.inf),
+        int(kept) if math.isfinite(kept) else 0,
+        tuple(trials),
+        tuple(_number(scores[text], math.nan) for text in trials.values()),
+        tuple(str(names.get(text, "")) for text in trials.values()),
+    )
+
+
+def _table(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _trial_number(text: str) -> int:
+    """Return the number of a trial, 0 for another text."""
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
+
+
+def _number(value: object, otherwise: float) -> float:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else otherwise
