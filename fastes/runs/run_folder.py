@@ -199,11 +199,20 @@ class RunFolder(Callback):
             noted = {"at_timesteps": model.num_timesteps, "kept": rung.kept, "scores": scores}
             if rung.recipes:
                 noted["recipes"] = dict(zip(scores, rung.recipes, strict=True))
-            notes: dict[str, Any] = {"rungs": [*self._config["run"].get("rungs", []), noted]}
-            if rung.winner and rung.recipes:  # the settings that were found, as of a training without a race
-                self._config["settings"] = without_surrogates(_settings_in(model, trials=1, rungs=1))
-                notes["recipe"] = rung.recipes[0]
-            self._note(**notes)
+            self._note(rungs=[*self._config["run"].get("rungs", []), noted])
+            self._note_race(model)
+
+    def _note_race(self, model: Model) -> None:
+        """Write to config.toml, once, which recipes race, and once one has won its name and its settings."""
+        if not self._config or not model.selection.is_race:
+            return
+        run, trials = self._config["run"], model.selection.trials
+        if model.selection.is_open:
+            if "racing" not in run:
+                self._note(racing={str(trial.number + 1): trial.recipe for trial in trials})
+        elif "recipe" not in run:  # its settings as those of a training without a race
+            self._config["settings"] = without_surrogates(_settings_in(model, trials=1, rungs=1))
+            self._note(recipe=model.selection.present.recipe)
 
     def on_generation(self, model: Model, record: Record) -> None:
         assert self._log is not None
@@ -212,6 +221,7 @@ class RunFolder(Callback):
         for file in (*self.files, self._population):
             with self._surviving(file.path.name):
                 file.on_generation(model, record)
+        self._note_race(model)
         self.note_losses()
         if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
             with self._surviving(CHECKPOINT):
@@ -227,6 +237,7 @@ class RunFolder(Callback):
                 file.on_end(model)
         if self._config and self._log is not None:
             self._note(seconds=self._log.seconds)
+        self._note_race(model)
         self._note_last_evaluation(model)
         self.note_losses()
         self._unlock()
