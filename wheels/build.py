@@ -137,9 +137,11 @@ def check_names(wheel: Path, python: Python, platform: Platform) -> str:
         names = [name for name in file.namelist() if not name.endswith("/")]  # auditwheel lists folders, too
     core = f"fastes/_core.cpython-{python.digits}-{platform.triplet}.so"
     info = "-".join(wheel.name.split("-")[:2]) + ".dist-info"
-    always = ("fastes/py.typed", "fastes/_core.pyi", "fastes/include/fastes_env.h")
+    page = "fastes/watch/page"
+    of_the_page = (f"{page}/index.html", f"{page}/uPlot.min.js", f"{page}/uPlot.LICENSE")
+    always = ("fastes/py.typed", "fastes/_core.pyi", "fastes/include/fastes_env.h", *of_the_page)
     missing = {core, *always, f"{info}/METADATA", f"{info}/licenses/LICENSE"} - set(names)
-    ours = re.compile(rf"fastes/(\w+/)*[\w-]+\.(py|pyi|toml|typed|h)|{re.escape(core)}|{re.escape(info)}/.+")
+    ours = re.compile(rf"fastes/(\w+/)*[\w-]+\.(py|pyi|toml|typed|h)|{page}/[\w.]+|{re.escape(core)}|{re.escape(info)}/.+")
     foreign = [name for name in names if not ours.fullmatch(name)]
     if missing or foreign or python.tag not in wheel.name or platform.tag not in wheel.name:
         raise WheelError(

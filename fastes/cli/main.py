@@ -1,4 +1,4 @@
-"""The command line: fastes train, tune, play, eval, runs, info, plot, replay, check-env, doctor."""
+"""The command line: fastes train, tune, play, eval, watch, runs, info, plot, replay, check-env, doctor."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from fastes.cli.runs import add_runs, run_runs
 from fastes.cli.stop_on_signal import INTERRUPTED
 from fastes.cli.train import add_train, run_train
 from fastes.cli.tune import add_tune, run_tune
+from fastes.cli.watch import add_watch, run_watch
 from fastes.errors import FastESError, frame_outside
 from fastes.system.console import fill_standard_descriptors, fitted, let_go, output_is_the_result, output_lasts, say
 from fastes.system.interrupts import Terminated
@@ -34,6 +35,7 @@ _COMMANDS = {
     "play": run_play,
     "runs": run_runs,
     "info": run_info,
+    "watch": run_watch,
     "plot": run_plot,
     "replay": run_replay,
     "check-env": run_check_env,
@@ -106,6 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_play(commands)
     add_runs(commands)
     add_info(commands)
+    add_watch(commands)
     add_plot(commands)
     add_replay(commands)
     add_check_env(commands)

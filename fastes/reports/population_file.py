@@ -1,4 +1,4 @@
-"""population.json: how the returns of the newest population lie, for pages that show a training while it goes on."""
+"""population.json: how the returns of the newest population lie, for pages that show a running training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastes.system.atomic_files import write_text
 from fastes.training.record import Record
 
 POPULATION = "population.json"
-_SECONDS = 1.0  # between two writes
+SECONDS = 1.0  # between two writes
 _MOST_BINS, _PER_BIN = 40, 4  # bins of a histogram; candidates in each on average, at least
 
 
@@ -29,7 +29,7 @@ class PopulationFile(Callback):
 
     def on_generation(self, model: Model, record: Record) -> None:
         self._newest = record
-        if time.monotonic() - self._written_at >= _SECONDS:
+        if time.monotonic() - self._written_at >= SECONDS:
             self._write(model, record)
 
     def on_end(self, model: Model) -> None:

@@ -35,7 +35,7 @@ _GREY = "#9aa3b2"
 _LEAST_SMOOTHED = 10  # fewer evaluations are joined without smoothing
 _MOST_SMOOTHED = 51  # evaluations under one median
 _BAND = (0.1, 0.9)  # quantiles between which most evaluations lie
-_DEPTH = 2  # folders from runs/ to runs/CartPole-v1/1
+DEPTH = 2  # folders from runs/ to runs/CartPole-v1/1
 _SIZE, _DPI = (6.0, 3.7), 160  # inches without the legend, and pixels per inch: letters are still read at 400 pixels
 _LEGEND_WIDTH, _LINE_WIDTH = 75, 7  # of the legend and of the piece of line before a name, in characters
 _LONGEST_NAME = 60  # characters of the settings that differ, unless they are asked for
@@ -202,7 +202,7 @@ def runs_of(path: Path) -> list[Path]:
     if not path.is_dir():
         what = "no run folder: expected one such as runs/CartPole-v1/1" if path.exists() else "missing"
         raise FastESError(f"{path} is {what}{what_is_beside(path)}")
-    if runs := _runs_in(path, depth=_DEPTH):
+    if runs := runs_in(path, depth=DEPTH):
         return runs
     has = in_words(names_in(path)) or "nothing"
     raise FastESError(f"{path} is no run folder, and holds none: expected one such as runs/CartPole-v1/1; it has {has}")
@@ -217,11 +217,11 @@ def each_once(runs: list[Path]) -> list[Path]:
     return list(named.values())
 
 
-def _runs_in(path: Path, depth: int) -> list[Path]:
+def runs_in(path: Path, depth: int) -> list[Path]:
     """Return a folder itself if it is a run's, or else those in it, or in its folders, down to a depth."""
     if os.path.lexists(path / PROGRESS) or is_run_folder(path):
         return [path]
-    return [run for name in names_in(path, most=None) for run in _runs_in(path / name, depth - 1)] if depth else []
+    return [run for name in names_in(path, most=None) for run in runs_in(path / name, depth - 1)] if depth else []
 
 
 def read_curves(runs: list[Path]) -> list[Curve]:

@@ -12,7 +12,7 @@ class NotedRung(NamedTuple):
 
     Attributes:
         at: Timesteps of all trials.
-        kept: How many trials go on.
+        kept: Number of trials that continue.
         trials: Their numbers, from 1, the best first.
         scores: Their mean noise-free returns, in the same order; NaN for one that is not finite.
         recipes: The names of their settings, in the same order; '' if all have the same.
@@ -34,7 +34,7 @@ def rungs_in(sessions: Sequence[Mapping[str, Any]]) -> tuple[NotedRung, ...]:
     """Return the rungs that have ended, in their order, from the notes of `RunFolder.on_rung` in each session.
 
     Args:
-        sessions: The tables of config.toml, those of earlier sessions first. What they hold may be damaged.
+        sessions: The tables of config.toml, those of earlier sessions first. Their content may be damaged.
     """
     runs = [_table(session.get("run")) for session in sessions]
     until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # rungs after that were played again

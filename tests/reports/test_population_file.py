@@ -30,7 +30,7 @@ def test_returns_that_no_histogram_holds(returns: list[float]) -> None:
 
 def test_the_newest_population_is_in_the_file(tmp_path, monkeypatch) -> None:
     """The last one, too, which comes sooner after another than files are written."""
-    monkeypatch.setattr(population_file, "_SECONDS", math.inf)
+    monkeypatch.setattr(population_file, "SECONDS", math.inf)
     seen = []
     model = FastES("CartPole-v1", n_workers=0, seed=0, verbose=0, population_size=16, target_return="none")
 

@@ -32,6 +32,7 @@ CORE = "fastes/_core.cpython-312-x86_64-linux-gnu.so"
 INFO = "fastes-0.1.0.dist-info"
 CONTENTS = {CORE, f"{INFO}/METADATA", f"{INFO}/licenses/LICENSE", "fastes/include/fastes_env.h"}
 CONTENTS |= {"fastes/__init__.py", "fastes/_core.pyi", "fastes/py.typed"}
+CONTENTS |= {f"fastes/watch/page/{name}" for name in ("index.html", "uPlot.min.js", "uPlot.LICENSE")}
 
 
 def wheel_of(folder: Path, names: set[str], name: str = NAME) -> Path:

@@ -1,0 +1,106 @@
+"""The cost of `fastes watch`: a long run's first answer, an update, the bytes it sends, and its memory over an hour.
+
+python -m benchmarks.speed.watch
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.machine import describe
+from benchmarks.options import COUNT
+from benchmarks.tables import markdown_table
+from fastes.reports.csv_log import read_progress
+from fastes.training.record import Record
+from fastes.watch.watched_runs import WatchedRuns
+
+OPEN_SECONDS, UPDATE_SECONDS, GROWTH = 1.0, 0.1, 1.1  # aims
+
+
+def line(generation: int) -> str:
+    """A row with as many digits as a training writes."""
+    row = dict.fromkeys(Record._fields, generation * 1.2345678901)
+    counts = {"generation": generation, "timesteps": 1000 * generation, "trial": 1, "seconds": 0.01}
+    evaluation = {"eval_generation": generation if generation % 2 else 0, "eval_at": 1000 * generation - 1000}
+    told = {"eval_return": generation * 0.1 if generation % 2 else float("nan")}
+    return ",".join(str(value) for value in {**row, **counts, **evaluation, **told}.values())
+
+
+def check(shown: dict[str, list[list[float]]], run: Path) -> None:
+    """Compare what is shown with the file: SystemExit if a bucket is not the mean of its rows."""
+    columns = read_progress(run / "progress.csv")
+    means, part = np.array(columns["return_mean"]), shown["generations"]
+    width = part["width"]  # type: ignore[call-overload]
+    expected = [means[at : at + width].mean() for at in range(0, len(means), width)]
+    if not np.allclose([row[2] for row in part["rows"]], expected, rtol=1e-5):  # type: ignore[call-overload]
+        raise SystemExit("the page shows other numbers than the file has: nothing is timed")
+
+
+def resident_kib() -> int:
+    """Memory of this process."""
+    return int(next(row for row in Path("/proc/self/status").read_text().splitlines() if row.startswith("VmRSS")).split()[1])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--generations", type=COUNT, default=100_000, help="of the long run")
+    parser.add_argument("--updates", type=COUNT, default=3_600, help="one per second of an hour")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "runs" / "Own-v0" / "1"
+        run.mkdir(parents=True)
+        (run / "config.toml").write_text('[run]\nenv = "Own-v0"\n[settings]\ntotal_timesteps = 1000000000\n')
+        rows = [",".join(Record._fields), *map(line, range(1, arguments.generations + 1)), ""]
+        (run / "progress.csv").write_text("\n".join(rows))
+        began = time.perf_counter()
+        runs = WatchedRuns([run.parent])
+        first = json.dumps(runs.run_since(str(run), {}))
+        opening = time.perf_counter() - began
+        began = time.perf_counter()
+        read_progress(run / "progress.csv")
+        whole = time.perf_counter() - began
+        check(json.loads(first)["trials"]["1"], run)
+        seconds, sent, memory = [], [], []
+        cursor = json.loads(first)["cursor"]
+        for number in range(arguments.updates):
+            with open(run / "progress.csv", "a") as file:
+                file.write(line(arguments.generations + number + 1) + "\n")
+            began = time.perf_counter()
+            text = json.dumps(runs.run_since(str(run), cursor))
+            seconds.append(time.perf_counter() - began)
+            cursor = json.loads(text)["cursor"]
+            sent.append(len(text))
+            memory.append(resident_kib())
+        check(runs.run_since(str(run), {})["trials"]["1"], run)
+    tenth = max(len(sent) // 10, 1)
+    bytes_grown = statistics.median(sent[-tenth:]) / statistics.median(sent[:tenth])
+    memory_grown = memory[-1] / memory[tenth - 1]
+    print(describe(), "\n")
+    print(
+        markdown_table(
+            ["", "measured", "aim"],
+            [
+                [f"a run of {arguments.generations:,} generations opens, s", f"{opening:.2f}", f"{OPEN_SECONDS:g}"],
+                ["over reading its file as `fastes plot` does", f"{opening / whole:.2f}", ""],
+                ["an update, median, ms", f"{1e3 * statistics.median(seconds):.1f}", f"{1e3 * UPDATE_SECONDS:.0f}"],
+                ["an update, 99 of 100, ms", f"{1e3 * float(np.quantile(seconds, 0.99)):.1f}", f"{1e3 * UPDATE_SECONDS:.0f}"],
+                ["bytes of an update, median", f"{statistics.median(sent):,.0f}", ""],
+                ["bytes, last tenth over first", f"{bytes_grown:.2f}", f"{GROWTH:g}"],
+                ["memory, end over first tenth", f"{memory_grown:.2f}", f"{GROWTH:g}"],
+            ],
+        )
+    )
+    good = opening <= OPEN_SECONDS and np.quantile(seconds, 0.99) <= UPDATE_SECONDS
+    return 0 if good and bytes_grown <= GROWTH and memory_grown <= GROWTH else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""The runs that a page shows: found in folders, and read when they have changed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastes.reports.population_file import POPULATION
+from fastes.runs.curves import DEPTH, runs_in
+from fastes.runs.overview import RUNNING, UNREADABLE, Overview, read_overview
+from fastes.runs.run_config import CONFIG, PROGRESS, read_config
+from fastes.runs.rungs import recipes_in, rungs_in
+from fastes.watch.followed_progress import FollowedProgress
+
+SEARCH_SECONDS = 2.0  # from one search for new runs to the next
+SPENT_SECONDS = 0.2  # reading runs, per request; the page asks again for the rest
+MOST_FOLLOWED = 32  # curves in memory
+_MOST_BYTES = 100_000  # of a population's file
+_SHOWN = ("env", "seed", "status", "reason", "generations", "timesteps", "budget", "best", "seconds", "updated", "recipe")
+
+
+class WatchedRuns:
+    """Runs by their names; any thread may ask.
+
+    Args:
+        roots: Run folders, or folders of them. They may be empty, or missing, as yet.
+    """
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots, self._lock = roots, threading.Lock()
+        self._found: dict[str, Path] = {}
+        self._searched = -math.inf
+        self._waiting: deque[str] = deque()  # names that are to be looked at before those that were looked at
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._stamps: dict[str, object] = {}
+        self._changed: dict[str, int] = {}  # name -> the revision in which it changed, or went
+        self._revision = 0
+        self._followed: dict[str, FollowedProgress] = {}  # the one that was asked for last is the last
+
+    def path_of(self, name: str) -> Path:
+        """The folder of a run; KeyError for a name that is not one of the runs."""
+        with self._lock:
+            self._search()
+            return self._found[name]
+
+    def rows_since(self, revision: int) -> dict[str, Any]:
+        """Return the news in the table of runs since a revision, as JSON values. `complete` is false if more is to be read."""
+        with self._lock:
+            self._search()
+            complete = self._read_changed()
+            known = revision if 0 <= revision <= self._revision else 0
+            changed = [name for name, at in self._changed.items() if at > known]
+            return {
+                "revision": self._revision,
+                "anew": known == 0,
+                "changed": [self._rows[name] for name in changed if name in self._rows],
+                "gone": [name for name in changed if name not in self._rows],
+                "complete": complete,
+            }
+
+    def run_since(self, name: str, cursor: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the news in a run's curves since a cursor, and all else that the page shows of it, as JSON values.
+
+        Raises:
+            KeyError: For a name that is not one of the runs.
+        """
+        with self._lock:
+            self._search()
+            path = self._found[name]
+            followed = self._followed.pop(name, None) or FollowedProgress(path / PROGRESS)
+            self._followed[name] = followed
+            while len(self._followed) > MOST_FOLLOWED:
+                del self._followed[next(iter(self._followed))]
+            with contextlib.suppress(OSError):  # deleted meanwhile, or not there yet
+                followed.update()
+            curves = followed.since(cursor)
+        overview = read_overview(path)
+        config = {} if overview.status == UNREADABLE else _config_of(path)
+        row = {**_row(name, overview), "settings": {key: str(value) for key, value in overview.settings.items()}}
+        return {**curves, **row, **_trials_of(config), "population": _population_of(path)}
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _search(self) -> None:
+        """Look for runs, unless that was just done."""
+        if time.monotonic() - self._searched < SEARCH_SECONDS:
+            return
+        self._found = {str(run): run for root in self._roots for run in runs_in(root, DEPTH)}
+        for name in [name for name in self._stamps if name not in self._found]:
+            del self._stamps[name]
+            self._followed.pop(name, None)
+            if self._rows.pop(name, None) is not None:
+                self._note(name)
+        self._searched = time.monotonic()
+
+    def _read_changed(self) -> bool:
+        """Read the runs that have changed; False if the time for it was over before all were read."""
+        ends = time.monotonic() + SPENT_SECONDS
+        self._waiting = self._waiting or deque(self._found)
+        while self._waiting:
+            name = self._waiting.popleft()
+            path, before = self._found.get(name), self._rows.get(name)
+            if path is None:
+                continue
+            stamp = _stamp(path)
+            if before is not None and stamp == self._stamps[name] and before["status"] != RUNNING:
+                continue
+            self._stamps[name] = stamp
+            row = _row(name, read_overview(path))
+            if row != before:
+                self._rows[name] = row
+                self._note(name)
+            if time.monotonic() > ends:
+                break
+        return not self._waiting
+
+    def _note(self, name: str) -> None:
+        self._revision += 1
+        self._changed[name] = self._revision
+
+
+def _stamp(path: Path) -> object:
+    """Differs if a run's files have changed."""
+    stats = []
+    for name in (CONFIG, PROGRESS):
+        with contextlib.suppress(OSError):
+            found = os.stat(path / name)
+            stats.append((name, found.st_mtime_ns, found.st_size, found.st_ino))
+    return stats
+
+
+# --- JSON values --------------------------------------------------------------------------------------------------------
+
+
+def _row(name: str, overview: Overview) -> dict[str, Any]:
+    """Return a row of the table of runs."""
+    result = overview.result
+    score = overview.best if result is None else result.mean
+    shown = {key: getattr(overview, key) for key in _SHOWN}
+    return {"name": name, **shown, "score": score, "result": None if result is None else result._asdict()}
+
+
+def _config_of(path: Path) -> dict[str, Any]:
+    try:
+        return read_config(path / CONFIG) or {}
+    except OSError:
+        return {}
+
+
+def _trials_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The rungs that have ended, and the names of the trials' recipes."""
+    rungs = rungs_in([*config.get("earlier", []), config])
+    known = [{**rung._asdict(), "scores": [score if math.isfinite(score) else None for score in rung.scores]} for rung in rungs]
+    racing = config.get("run", {}).get("racing")
+    names = {**(racing if isinstance(racing, dict) else {}), **{str(trial): name for trial, name in recipes_in(rungs).items()}}
+    return {"rungs": known, "recipes": {trial: str(name) for trial, name in names.items()}}
+
+
+def _population_of(path: Path) -> Any:
+    """The content of population.json; None if it cannot be had."""
+    file = path / POPULATION
+    try:
+        if not file.is_file() or file.stat().st_size > _MOST_BYTES:
+            return None
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if _is_population(found) else None
+
+
+def _is_population(found: object) -> bool:
+    if not isinstance(found, dict):
+        return False
+    numbers = [found.get(name) for name in ("generation", "low", "high")]
+    counts = found.get("counts")
+    numbers += counts if isinstance(counts, list) and counts else [None]
+    return all(isinstance(number, (int, float)) and math.isfinite(number) for number in numbers)

@@ -1,0 +1,295 @@
+"""Risk: what the browser shows is not what the files have, or the page breaks on a run that is torn, deleted or long.
+
+Needs selenium, Chromium and its driver; without them these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from processes import environment, fastes_command, wait_until
+from written_runs import progress_line, write_progress, write_run
+
+from fastes.reports.csv_log import read_progress
+from fastes.watch import watched_runs
+from fastes.watch.server import WatchServer
+from fastes.watch.videos import Videos
+
+selenium = pytest.importorskip("selenium")
+CHROMIUM, DRIVER = (
+    next(filter(None, map(shutil.which, names)), None) for names in (("chromium", "google-chrome"), ("chromedriver",))
+)
+if CHROMIUM is None or DRIVER is None:
+    pytest.skip("no Chromium, or no driver for it", allow_module_level=True)
+
+from selenium import webdriver  # noqa: E402
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+SMALL = ["--preset", "default", "--population-size", "8", "--target-return", "none", "--workers", "0", "--quiet"]
+TRAIN = ["train", "CartPole-v1", *SMALL, "--total-timesteps"]
+
+
+class Page:
+    """A browser with the page for some runs."""
+
+    def __init__(self, browser: webdriver.Chrome, address: str) -> None:
+        self.browser, self.address = browser, address
+
+    def open(self, *names: str, width: int = 1300, height: int = 1200, dark: bool = False) -> Page:
+        self._emulate("setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self._emulate("setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.browser.get("about:blank")
+        self.browser.get(self.address + "".join(f"{'&' if n else '#'}run={name}" for n, name in enumerate(names)))
+        return self
+
+    def _emulate(self, what: str, **values: Any) -> None:
+        self.browser.execute_cdp_cmd(f"Emulation.{what}", values)
+
+    def js(self, expression: str) -> Any:
+        return self.browser.execute_script(f"return {expression}")
+
+    def until(self, expression: str, what: str) -> None:
+        wait_until(lambda: bool(self.js(expression)), what)
+
+    def line(self, chart: str, label: str) -> tuple[list[float], list[float]]:
+        """What a chart shows under a label: x and y, where y is known."""
+        labels = self.js(f"charts.{chart}.plot.series.map((line) => line.label)")
+        at = next(number for number, each in enumerate(labels) if each.startswith(label))
+        x, y = self.js(f"[charts.{chart}.plot.data[0], charts.{chart}.plot.data[{at}]]")
+        known = [(a, b) for a, b in zip(x, y, strict=True) if b is not None]
+        return [a for a, _ in known], [b for _, b in known]
+
+    @property
+    def errors(self) -> list[str]:
+        return [entry["message"] for entry in self.browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(watched_runs, "SEARCH_SECONDS", 0.0)
+    monkeypatch.chdir(tmp_path)
+    return Path("runs")
+
+
+@pytest.fixture
+def page(root: Path, browser: webdriver.Chrome) -> Iterator[Page]:
+    videos = Videos()
+    with WatchServer([root], 0, videos) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield (page := Page(browser, server.address))
+        left = [error for error in page.errors if "ERR_" not in error]
+        browser.get("about:blank")
+        server.shutdown()
+        thread.join()
+    videos.close()
+    assert left == []
+
+
+def evaluations_of(run: Path) -> tuple[list[float], list[float]]:
+    columns = {name: np.array(values) for name, values in read_progress(run / "progress.csv").items()}
+    told = np.isfinite(columns["eval_return"])
+    return columns["eval_at"][told].tolist(), columns["eval_return"][told].tolist()
+
+
+def test_a_real_training_is_shown_while_it_goes_on_and_at_its_end(page: Page, root: Path) -> None:
+    page.open()
+    page.until("!document.getElementById('none').hidden", "the page says that there are no runs")
+    with subprocess.Popen([*fastes_command(), *TRAIN, "1000000000"], env=environment(), cwd=root.parent) as training:
+        try:
+            page.until("chosen.length && runs.get(chosen[0])?.status === 'running'", "the training is shown")
+            page.until("charts.returns.plot?.data[0].length > 10", "its curve is shown")
+            page.until("charts.population.plot", "its population is shown")
+            before = page.js("runs.get(chosen[0]).timesteps")
+            page.until(f"runs.get(chosen[0]).timesteps > {before}", "it goes on")
+            assert "left" in page.browser.find_element(By.ID, "facts").text
+        finally:
+            training.kill()
+    run = root / "CartPole-v1" / "1"
+    page.until("runs.get(chosen[0]).status === 'stopped'", "the page sees that it was killed")
+    columns = read_progress(run / "progress.csv")
+    page.until(f"runs.get(chosen[0]).generations === {len(columns['generation'])}", "the last generation is shown")
+    at, returns = evaluations_of(run)
+    shown = page.line("returns", "one evaluation")
+    if page.js("Object.values(runs.get(chosen[0]).trials)[0].evaluations.length") == len(at):
+        assert shown[0] == at
+        assert shown[1] == pytest.approx(returns, rel=1e-5)
+    total = page.js("Object.values(runs.get(chosen[0]).trials)[0].generations.at(-1)[0]")
+    assert total == columns["timesteps"][-1]
+    counts = page.js("charts.population.plot.data[1]")
+    assert sum(counts) == 8
+
+
+def test_what_is_drawn_is_what_the_file_has(page: Page, root: Path) -> None:
+    run = write_run(root / "CartPole-v1" / "1", generations=40)
+    page.open()
+    page.until("charts.returns.plot?.data[0].length > 30", "the curve is shown")
+    assert page.line("returns", "one evaluation") == evaluations_of(run)
+    assert page.line("returns", "population, mean")[1] == read_progress(run / "progress.csv")["return_mean"]
+    page.browser.find_element(By.ID, "axis").send_keys("time")
+    page.until("charts.returns.plot.series[0].label === 'time'", "time is shown")
+    assert page.line("returns", "one evaluation")[0] == [4.0 * n for n in range(1, 21)]
+
+
+def test_a_run_grows_and_is_torn_and_goes(page: Page, root: Path) -> None:
+    run = write_run(root / "CartPole-v1" / "1", generations=10, noted={"finished": False})
+    page.open()
+    page.until("charts.returns.plot?.data[0].length > 5", "the curve is shown")
+    lines = [progress_line(number) for number in range(1, 16)]
+    write_progress(run, lines)
+    page.until("runs.get(chosen[0])?.generations === 15", "new rows are shown")
+    with open(run / "progress.csv", "a") as file:
+        file.write(progress_line(16)[:20])
+    (run / "config.toml").write_text("torn = ")
+    page.until("runs.get(chosen[0])?.reason", "the page says what it cannot read")
+    assert page.js("runs.get(chosen[0]).generations") == 15
+    shutil.rmtree(run)
+    page.until("table.size === 0 && document.getElementById('view').hidden", "the run is gone")
+
+
+def test_seeds_are_one_line_with_a_range(page: Page, root: Path) -> None:
+    names = [str(write_run(root / "CartPole-v1" / str(seed), generations=40, seed=seed)) for seed in range(3)]
+    other = str(write_run(root / "CartPole-v1" / "9", generations=40, sigma=0.5))
+    page.open(*names, other)
+    page.until("charts.returns.plot?.series.length === 5", "two groups are shown")
+    labels = page.js("charts.returns.plot.series.map((line) => line.label)")
+    assert labels[3] == "sigma 0.1, median and range of 3 seeds"
+    assert labels[4] == other
+    assert page.js("document.querySelectorAll('#compared tr').length") == 5
+    x, y = page.line("returns", "sigma 0.1")
+    assert (x[0], y[0]) == (100.0, 4.0)
+    assert len(x) >= 199
+
+
+def test_a_race_narrows(page: Page, root: Path) -> None:
+    rungs = [
+        {
+            "at_timesteps": 400,
+            "kept": 2,
+            "scores": {"2": 9.0, "3": 8.0, "1": 1.0},
+            "recipes": {"1": "linear", "2": "wide", "3": "net"},
+        },
+        {"at_timesteps": 900, "kept": 1, "scores": {"3": 20.0, "2": 10.0}, "recipes": {"2": "wide", "3": "net"}},
+    ]
+    run = write_run(root / "Own-v0" / "1", noted={"rungs": rungs, "recipe": "net"})
+    lines = [progress_line(n, trial=trial) for n in range(1, 4) for trial in (1, 2, 3)] + [
+        progress_line(n, trial=3) for n in (4, 5)
+    ]
+    write_progress(run, lines)
+    page.open()
+    page.until("document.querySelectorAll('#race tr').length === 4", "the race is shown")
+    assert page.js("[...document.querySelectorAll('#race .on')].map((cell) => cell.textContent)") == [
+        "1. wide: 9.00, goes on",
+        "1. net: 20.00, goes on",
+        "2. net: 8.00, goes on",
+    ]
+    labels = page.js("charts.returns.plot.series.map((line) => line.label)")
+    assert labels[1:] == ["linear", "wide", "population, mean", "one evaluation", "net, running median"]
+
+
+@pytest.mark.parametrize("count", [1, 50, 1000])
+def test_many_runs(page: Page, root: Path, count: int) -> None:
+    for number in range(count):
+        write_run(root / f"Env{number % 7}-v1" / str(number), generations=3, seed=number)
+    page.open()
+    page.until(f"document.querySelectorAll('#runs tbody tr').length === {count}", "all runs are shown")
+    page.browser.find_element(By.ID, "filter").send_keys(f"/{count - 1}")
+    page.until("document.querySelectorAll('#runs tbody tr').length === 1", "the filter leaves one")
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [380, 1300])
+def test_it_fits_a_phone_by_day_and_night(page: Page, root: Path, width: int, dark: bool) -> None:
+    write_run(root / ("A-very-long-name-of-an-environment-" * 3 + "v1") / "1", generations=40)
+    page.open(width=width, dark=dark)
+    page.until("charts.returns.plot?.data[0].length > 30", "the curve is shown")
+    assert page.js("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.js("charts.returns.plot.width <= window.innerWidth")
+    ground, text = (page.js(f"getComputedStyle(document.body).{name}") for name in ("backgroundColor", "color"))
+    assert (sum(map(int, ground[4:-1].split(","))) < 200) is dark
+    assert (sum(map(int, text[4:-1].split(","))) > 500) is dark
+
+
+def test_it_can_be_used_by_keyboard(page: Page, root: Path) -> None:
+    for number in range(4):
+        write_run(root / "CartPole-v1" / str(number), seed=number)
+    page.open()
+    page.until("document.querySelectorAll('#runs tbody tr').length === 4", "all runs are shown")
+
+    def press(*keys: str) -> None:
+        for key in keys:
+            page.browser.switch_to.active_element.send_keys(key)
+
+    press("/", *"/2")
+    page.until("document.querySelectorAll('#runs tbody tr').length === 1", "the filter leaves one")
+    press(Keys.TAB, Keys.TAB, Keys.ENTER)
+    page.until("chosen.length === 1 && chosen[0].endsWith('/2')", "Enter chooses a run")
+    page.js("document.querySelector('#filter').focus()")
+    press(Keys.BACKSPACE, Keys.BACKSPACE)
+    page.until("document.querySelectorAll('#runs tbody tr').length === 4", "all are back")
+    page.js("document.querySelector('#runs tbody button').focus()")
+    press(Keys.ARROW_DOWN, Keys.ENTER)
+    second = page.js("document.querySelectorAll('#runs tbody tr')[1].name")
+    page.until(f"chosen[0] === {json.dumps(second)}", "the arrow goes to the next run")
+    page.js("document.querySelector('#runs tbody input').focus()")
+    press(" ")
+    page.until("chosen.length === 2", "the space bar compares")
+
+
+def test_names_and_settings_are_text(page: Page, root: Path) -> None:
+    evil = "<img src=x onerror=document.title='owned'>"
+    write_run(root / evil / "1", noted={"env": evil}, policy=evil)
+    page.open()
+    page.until("charts.returns.plot?.data[0].length > 10", "the curve is shown")
+    assert page.js("document.querySelectorAll('img').length") == 0
+    assert page.browser.title == "FastES runs"
+    assert evil in page.browser.find_element(By.ID, "title").text
+
+
+def test_a_command_that_ends_is_told(root: Path, browser: webdriver.Chrome) -> None:
+    write_run(root / "CartPole-v1" / "1")
+    command = [*fastes_command(), "watch", "--port", "0"]
+    with subprocess.Popen(command, env=environment(), cwd=root.parent, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        page = Page(browser, server.stdout.readline().split()[0]).open()
+        page.until("charts.returns.plot", "the curve is shown")
+        server.send_signal(signal.SIGINT)
+        assert server.wait() == 0
+        page.js("update()")
+        page.until("document.getElementById('connection').classList.contains('lost')", "the page says that nobody answers")
+    assert "still running" in browser.find_element(By.ID, "connection").text
+    browser.get("about:blank")
+
+
+def test_a_video_of_the_best_policy(page: Page, root: Path) -> None:
+    pytest.importorskip("imageio_ffmpeg")
+    pytest.importorskip("pygame")
+    subprocess.run([*fastes_command(), *TRAIN, "2000"], env=environment(), cwd=root.parent, check=True)
+    page.open()
+    page.until("charts.returns.plot && !document.getElementById('draw').disabled", "a video can be drawn")
+    page.browser.find_element(By.ID, "draw").click()
+    page.until("!document.getElementById('video').hidden", "it is drawn")
+    page.until("document.getElementById('video').videoWidth > 100", "the browser plays it")

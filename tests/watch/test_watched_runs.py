@@ -1,0 +1,162 @@
+"""Risk: runs that begin, end, break or go are not seen, or one of them hides the others."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from written_runs import progress_line, write_progress, write_run
+
+from fastes.runs.folder_lock import FolderLock
+from fastes.watch import watched_runs
+from fastes.watch.followed_progress import FollowedProgress
+from fastes.watch.watched_runs import WatchedRuns
+
+
+@pytest.fixture(autouse=True)
+def _search_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched_runs, "SEARCH_SECONDS", 0.0)
+
+
+class Table:
+    """What a page has: it applies the news that it gets."""
+
+    def __init__(self, runs: WatchedRuns) -> None:
+        self.runs, self.rows, self.revision = runs, dict[str, dict[str, Any]](), 0
+
+    def update(self) -> int:
+        """Returns the number of requests until all was told."""
+        for number in range(1, 10_000):
+            news = json.loads(json.dumps(self.runs.rows_since(self.revision), allow_nan=False))
+            if news["anew"]:
+                self.rows.clear()
+            self.rows.update({row["name"]: row for row in news["changed"]})
+            for name in news["gone"]:
+                del self.rows[name]
+            self.revision = news["revision"]
+            if news["complete"]:
+                return number
+        raise AssertionError("the table is never complete")
+
+
+def test_runs_begin_change_and_go(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    table = Table(WatchedRuns([root]))
+    table.update()
+    assert table.rows == {}
+    run = write_run(root / "CartPole-v1" / "1")
+    table.update()
+    row = table.rows[str(run)]
+    assert (row["env"], row["status"], row["timesteps"], row["best"]) == ("CartPole-v1", "finished", 2000, 40.0)
+    write_progress(run, [progress_line(number) for number in range(1, 31)])
+    other = write_run(root / "CartPole-v1" / "2", seed=1)
+    table.update()
+    assert (table.rows[str(run)]["timesteps"], table.rows[str(other)]["seed"]) == (3000, 1)
+    shutil.rmtree(run)
+    table.update()
+    assert list(table.rows) == [str(other)]
+
+
+def test_nothing_is_told_twice(tmp_path: Path) -> None:
+    runs = WatchedRuns([tmp_path])
+    write_run(tmp_path / "1")
+    revision = runs.rows_since(0)["revision"]
+    assert runs.rows_since(revision) == {"revision": revision, "anew": False, "changed": [], "gone": [], "complete": True}
+
+
+def test_a_page_of_another_server_gets_all(tmp_path: Path) -> None:
+    write_run(tmp_path / "1")
+    news = WatchedRuns([tmp_path]).rows_since(500)
+    assert (news["anew"], len(news["changed"])) == (True, 1)
+
+
+def test_a_training_that_is_killed_is_no_longer_running(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "1", noted={"finished": False})
+    table, lock = Table(WatchedRuns([tmp_path])), FolderLock(run)
+    lock.take()
+    table.update()
+    assert table.rows[str(run)]["status"] == "running"
+    lock.release()
+    table.update()
+    assert table.rows[str(run)]["status"] == "stopped"
+
+
+def test_a_thousand_runs_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched_runs, "SPENT_SECONDS", 0.0)  # one run per request
+    for number in range(30):
+        write_run(tmp_path / str(number), generations=2, seed=number)
+    table = Table(WatchedRuns([tmp_path]))
+    assert table.update() >= 30
+    assert sorted(row["seed"] for row in table.rows.values()) == list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.toml", "no toml"),
+        ("config.toml", "run = 3\n"),
+        ("config.toml", "[run]\nenv = 3\nseed = 'x'\nrungs = [1, {scores = 3}]\nracing = 'no'\nfinished = 7\n"),
+        (
+            "config.toml",
+            "[run]\nrungs = [{at_timesteps = 5, kept = inf, scores = {x = 1.0, 1 = nan}}]\n[settings]\nsigma = nan\n",
+        ),
+        ("progress.csv", "torn,"),
+        ("population.json", "{}"),
+        ("population.json", '{"generation": 1, "low": NaN, "high": 1, "counts": [1]}'),
+        ("population.json", "[" * 5000),
+    ],
+)
+def test_damaged_files_hide_nothing_else(tmp_path: Path, name: str, content: str) -> None:
+    damaged, whole = write_run(tmp_path / "1"), write_run(tmp_path / "2")
+    (damaged / name).write_text(content)
+    runs = WatchedRuns([tmp_path])
+    table = Table(runs)
+    table.update()
+    assert table.rows[str(whole)]["status"] == "finished"
+    shown = json.dumps(runs.run_since(str(damaged), {}), allow_nan=False)
+    assert json.loads(shown)["population"] is None
+
+
+def test_rungs_and_recipes_of_a_race(tmp_path: Path) -> None:
+    rung = {"at_timesteps": 500, "kept": 1, "scores": {"2": 9.5, "1": "not finite"}, "recipes": {"2": "wide", "1": "narrow"}}
+    noted = {"racing": {"1": "narrow", "2": "wide", "3": "other"}, "rungs": [rung]}
+    run = write_run(tmp_path / "1", noted=noted)
+    shown = WatchedRuns([tmp_path]).run_since(str(run), {})
+    assert shown["recipes"] == {"1": "narrow", "2": "wide", "3": "other"}
+    assert shown["rungs"] == [{"at": 500, "kept": 1, "trials": (2, 1), "scores": [9.5, None], "recipes": ("wide", "narrow")}]
+
+
+def test_only_the_runs_that_were_found_can_be_named(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "1")
+    outside = write_run(tmp_path / "outside")
+    runs = WatchedRuns([tmp_path / "runs"])
+    for name in (str(outside), str(tmp_path / "runs" / ".." / "outside"), "", "/", str(tmp_path / "runs")):
+        with pytest.raises(KeyError):
+            runs.run_since(name, {})
+        with pytest.raises(KeyError):
+            runs.path_of(name)
+
+
+def test_curves_that_nobody_looks_at_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched_runs, "MOST_FOLLOWED", 2)
+    opened: list[str] = []
+
+    class Opened(FollowedProgress):
+        def __init__(self, path: Path) -> None:
+            opened.append(str(path.parent))
+            super().__init__(path)
+
+    monkeypatch.setattr(watched_runs, "FollowedProgress", Opened)
+    names = [str(write_run(tmp_path / str(number))) for number in range(5)]
+    runs = WatchedRuns([tmp_path])
+    first = runs.run_since(names[0], {})["cursor"]
+    second = runs.run_since(names[1], first)["cursor"]
+    assert runs.run_since(names[1], second)["cursor"] == second
+    for name in names[2:]:
+        runs.run_since(name, {})
+    assert opened == names
+    assert runs.run_since(names[0], first)["trials"]["1"]["generations"]["rows"] != []
+    assert opened == [*names, names[0]]
