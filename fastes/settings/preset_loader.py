@@ -25,7 +25,7 @@ else:
 __all__ = ["DEFAULT", "all_presets", "choose_settings", "load_preset", "other_version", "preset_for", "tomllib"]
 
 DEFAULT = "default"  # what each setting has by itself
-NO_SETTINGS = ("source", "made_for", "race")  # keys of a preset beside its settings
+NO_SETTINGS = ("source", "made_for", "race", "few_generations")  # keys of a preset beside its settings
 GAMES = "atari"  # the preset of games that have none of their own
 FILE = ".toml"  # the end of a preset's name that is a path
 _GAME = re.compile(r"ALE/[A-Za-z0-9]+-v5")  # no memory, which is ALE/<Game>-ram-v5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gymnasium import spaces
@@ -80,6 +80,22 @@ def recipes_for(
     if not found:
         raise refused[0] if refused else ValueError(f"no recipe is for observations {observations} and actions {actions}")
     return found
+
+
+def for_few_generations(recipe: str, generations: float, racing: Sequence[Settings]) -> dict[str, Any]:
+    """Return the settings that a recipe has in place of its own in a race whose budget has few generations; {} if it has none.
+
+    Args:
+        recipe: Its name.
+        generations: Number of its generations that the whole budget has.
+        racing: The settings of all recipes of the race. A value that they share may be the user's, and is kept.
+    """
+    table = all_presets().get(recipe, {}).get("few_generations", {})
+    changes = {name: value for name, value in table.items() if name != "below"}
+    if not changes or generations >= table["below"]:
+        return {}
+    differ = all(len({repr(getattr(settings, name)) for settings in racing}) > 1 for name in changes)
+    return changes if differ else {}
 
 
 def _fits(

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fastes.checkpoints.field_checks import Kinds, check_record, damaged, is_count, is_number_or_none
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.rollout.batch import Batch
+from fastes.settings.recipes import for_few_generations
 from fastes.training.counters import Counters
 from fastes.training.evaluation import Evaluation
 from fastes.training.training import Training
@@ -310,7 +311,8 @@ class Selection:
         """The selection of a new race after the first candidates of one trial, from which nothing is learned.
 
         All trainings start with the statistics of these observations. The last recipes are left out if the budget is too small
-        for them: the first rung has LEAST_GENERATIONS generations of each at least, while episodes are as long as these.
+        for them: the first rung has LEAST_GENERATIONS generations of each at least, while episodes are as long as these. Some
+        of the others have other settings if the whole budget has few of their generations.
         """
         length = float(batch.lengths.mean()) / batch.per_candidate
         costs = [
@@ -319,9 +321,14 @@ class Selection:
         count, rungs, race = len(self.trials), len(self.sizes), self.fraction * self.budget
         while count > 1 and race / len(rung_sizes(count, rungs)) < LEAST_GENERATIONS * sum(costs[:count]):
             count -= 1
-        first, *others = (
-            trial._replace(training=trial.training.with_observations(batch, of.training)) for trial in self.trials[:count]
-        )
+        racing = [trial.training.settings for trial in self.trials]
+
+        def measured(trial: Trial, cost: float) -> Trial:
+            training = trial.training.with_observations(batch, of.training)
+            changes = for_few_generations(trial.recipe, self.budget / cost, racing)
+            return trial._replace(training=training.with_settings(**changes) if changes else training)
+
+        first, *others = map(measured, self.trials[:count], costs)
         first = first._replace(training=first.training._replace(counters=first.training.counters.with_warm_up(batch)))
         new = replace(self, trials=(first, *others), sizes=rung_sizes(count, rungs), focus=0)
         return new._with_own_budgets(self.budget - new.num_timesteps)

@@ -275,6 +275,11 @@ class Training:
         same = of.spec.obs_size == self.spec.obs_size and of.settings.normalize_obs and self.settings.normalize_obs
         return self._replace(normalizer=self._merged(batch)) if same else self
 
+    def with_settings(self, **changes: Any) -> Training:
+        """The training with other hyper-parameters of the strategy, before its first generation."""
+        settings = self.settings.changed(**changes)
+        return self._replace(settings=settings, strategy=self.strategy.changed(**settings.hyperparameters()))
+
     def after_evaluation(self, finished: FinishedEvaluation) -> Training:
         """The training once an evaluation is known; one that was reported before counts no more."""
         if finished.pending.already_reported:

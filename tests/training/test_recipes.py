@@ -45,6 +45,52 @@ class Rungs(Callback):
         self.rungs.append(rung)
 
 
+class Long(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Pendulum behind a wrapper: every episode has 200 steps, so that 16 candidates play 3,200."""
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("Pendulum-v1"))
+
+
+def racing_noise(timesteps: int, **settings: Any) -> dict[str, tuple[Any, Any, Any]]:
+    """The sigma and the learning rate with which each recipe races, and the sigma of its strategy."""
+    found = dict[str, tuple[Any, Any, Any]]()
+
+    def note(model: FastES, _: Record) -> bool:
+        for trial in model.selection.trials:
+            own = trial.training.settings
+            found[trial.recipe] = (own.sigma, own.learning_rate, trial.training.strategy.hyperparameters.sigma)
+        return False
+
+    with FastES(Long, preset=AUTO, n_workers=0, seed=3, target_return="none", **settings) as model:
+        model.learn(timesteps, callback=note)
+    return found
+
+
+def test_a_budget_of_few_generations_gets_wider_noise() -> None:
+    few, many = racing_noise(39 * 3_200), racing_noise(41 * 3_200)
+    assert few["unbiased"] == (0.2, "lin_0.15_0.03", 0.2)
+    assert many["unbiased"] == (0.1, "lin_0.05_0.01", 0.1)
+    assert few["linear"] == many["linear"] == (0.1, "lin_0.05_0.01", 0.1)
+
+
+@pytest.mark.parametrize("setting", [{"sigma": 0.1}, {"learning_rate": "lin_0.05_0.01"}, {"sigma": 0.3}])
+def test_few_generations_change_nothing_that_the_user_has_set(setting: dict[str, Any]) -> None:
+    usual = {"sigma": 0.1, "learning_rate": "lin_0.05_0.01", **setting}
+    assert racing_noise(20 * 3_200, **setting)["unbiased"] == (usual["sigma"], usual["learning_rate"], usual["sigma"])
+
+
+def test_a_race_with_few_generations_is_resumed_with_its_noise(tmp_path: Path) -> None:
+    with FastES(Long, preset=AUTO, n_workers=0, seed=3, target_return="none") as whole:
+        whole.learn(20 * 3_200)
+    with FastES(Long, preset=AUTO, n_workers=0, seed=3, target_return="none") as first:
+        first.learn(20 * 3_200, callback=lambda model, record: record.generation < 2)
+        first.save(tmp_path / "race")
+    with FastES.load(tmp_path / "race", Long, n_workers=0) as second:
+        second.learn(20 * 3_200 - second.num_timesteps, reset_num_timesteps=False)
+        assert_same_state(second.snapshot(), whole.snapshot())
+
+
 def test_the_winner_of_a_race_goes_on_with_its_own_policy_and_settings() -> None:
     watch = Rungs()
     with racing() as model:
