@@ -29,8 +29,8 @@ class Target(gymnasium.Env):
         return np.concatenate([self.position, self.velocity, self.target]).astype(np.float32)
 
 
-# a network, which has -15 after 0.9M steps; the linear policy that it gets without "MlpPolicy" had -34 after 0.8M
-with FastES(Target, "MlpPolicy", seed=0, target_return=-15.0, target_episodes=50) as model:
-    model.learn(total_timesteps=2_000_000, progress_bar=True)
+# no preset knows this environment: recipes race on the first third of the budget, and the best one takes the rest
+with FastES(Target, seed=0) as model:
+    model.learn(total_timesteps=400_000, progress_bar=True)
     result = model.evaluate(100)
     print(f"return {result.mean:.1f} +- {result.std:.1f} after {model.num_timesteps} timesteps")
