@@ -57,6 +57,7 @@ from fastes.reports.callbacks import Callback, CallbackListener, as_callbacks
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.monitor_files import MonitorFile, checked_keywords
 from fastes.reports.progress_bar import ProgressBar
+from fastes.reports.trackers.by_name import reporter_named
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.batch import StepsPlayed
 from fastes.rollout.env_calls import EnvCalls
@@ -80,7 +81,7 @@ from fastes.training.trainer import Trainer, trainings_of
 from fastes.training.training import Training
 from fastes.tuning.tune import Tuned, tune
 
-CallbackArgument = Callback | Callable[..., Any] | Sequence[Any] | None
+CallbackArgument = Callback | Callable[..., Any] | str | Sequence[Any] | None
 _Agent = TypeVar("_Agent", bound="Agent")
 _ROW_SECONDS = 1.0  # between rows of statistics
 LINE_SECONDS = 10.0  # between lines of a progress bar in a file or a pipe
@@ -251,7 +252,7 @@ class Agent:
 
     def _as_callbacks(self, callback: Any, is_new: bool) -> list[Callback]:  # noqa: ARG002
         """Convert the user's argument. is_new: whether counters begin at 0."""
-        return as_callbacks(callback)
+        return as_callbacks(callback, reporter_named)
 
     def as_judged(self) -> AbstractContextManager[None]:
         """A block in which a model that max_minutes has ended is the one that the end of its budget would have chosen.

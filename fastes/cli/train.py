@@ -42,6 +42,7 @@ from fastes.cli.train_report import (
     solved_among,
     to_go_on,
 )
+from fastes.cli.train_reporters import add_report, check_installed, reporters_of
 from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.errors import FastESError, WorkerError, check_int
 from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
@@ -163,6 +164,7 @@ def _add_run_folder(train: Any) -> None:
         default="continue",
         help="what a full disk does to the training (default: continue; saving is tried again)",
     )
+    add_report(train)
     for flag, name in (("--monitor-csv", MONITOR), ("--evaluations-npz", EVALUATIONS)):
         train.add_argument(
             flag, action="store_true", help=f"write {name} as Stable-Baselines3 does; a resumed run goes on with what it has"
@@ -173,6 +175,7 @@ def run_train(arguments: argparse.Namespace) -> int:
     if not 0.0 <= arguments.checkpoint_seconds < math.inf:
         raise ValueError(f"--checkpoint-seconds {arguments.checkpoint_seconds}: expected seconds, 0 or more")
     checked_minutes(arguments.max_minutes, "--max-minutes")
+    check_installed(arguments.report)
     if arguments.env is None and arguments.resume is None and arguments.config is None:
         raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', --config FILE or --resume RUN")
     if arguments.env is not None and arguments.env not in gymnasium.registry and is_run_folder(Path(arguments.env)):
@@ -370,8 +373,8 @@ def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> i
     bar = ProgressBar(_LINE_SECONDS, judging=most_judging(model))
     callbacks: list[Callback] = [folder] if arguments.quiet else [ConsoleLog(seconds=_row_seconds(arguments)), folder, bar]
     started, before = time.perf_counter(), (model.num_timesteps, model.generation)
-    with model, StopOnSignal() as interrupt, bar:
-        status = _learn(model, folder, [*callbacks, interrupt], arguments.max_minutes)
+    with reporters_of([folder], arguments.report) as (reporters,), model, StopOnSignal() as interrupt, bar:
+        status = _learn(model, folder, [*callbacks, *reporters, interrupt], arguments.max_minutes)
         if status:
             return status
         interrupt.training_has_ended()
@@ -457,8 +460,9 @@ def _train_all(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
     several = f"seeds {first.seed} to {last.seed}, run folders {folder.shown} to {last_folder.shown.name}"
     _tell_start(first, one if len(runs) == 1 else several)
     bar, started = SeedsBar(len(runs), judging=most_judging(first)), time.perf_counter()
-    with StopOnSignal() as interrupt, one_pool([run.model for run in runs]), bar:
-        status = _learn_all(runs, [interrupt] if arguments.quiet else [bar, interrupt], arguments.max_minutes)
+    reporting = reporters_of([run.folder for run in runs], arguments.report)
+    with reporting as reporters, StopOnSignal() as interrupt, one_pool([run.model for run in runs]), bar:
+        status = _learn_all(runs, reporters, [interrupt] if arguments.quiet else [bar, interrupt], arguments.max_minutes)
         if status:
             return status
         interrupt.training_has_ended()
@@ -470,12 +474,15 @@ def _train_all(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
     return INTERRUPTED if interrupt.requested else 0
 
 
-def _learn_all(runs: Sequence[Run], callbacks: Sequence[Callback], minutes: float | None) -> int:
-    """`_learn` for all runs side by side."""
+def _learn_all(
+    runs: Sequence[Run], reporters: Sequence[Sequence[Callback]], callbacks: Sequence[Callback], minutes: float | None
+) -> int:
+    """`_learn` for all runs side by side. reporters: those of each run; callbacks: those of all runs."""
     failed: list[Run] = []
     whole: list[Run] = []
     try:
-        run_to_end(side_by_side(*[_learn_one(run, callbacks, minutes, failed, whole) for run in runs]))
+        each = zip(runs, reporters, strict=True)
+        run_to_end(side_by_side(*[_learn_one(run, [*its, *callbacks], minutes, failed, whole) for run, its in each]))
     except KeyboardInterrupt:
         left = to_go_on(runs, solved_among(whole), _with_timesteps)
         say(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)
@@ -502,7 +509,7 @@ async def _learn_one(
 
     Args:
         run: The run.
-        callbacks: Callbacks of all runs.
+        callbacks: Its callbacks besides its folder.
         minutes: Longest time.
         failed: Gets the run after an exception.
         whole: Gets the run when its folder holds all of it.

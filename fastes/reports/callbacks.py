@@ -62,7 +62,7 @@ def as_callbacks(callback: Any, adapted: Callable[[Any], Callback | None] = lamb
 
     Args:
         callback: A Callback, a function of (model, record), a list of these, or None.
-        adapted: Makes a Callback of an object that another library would take; None for any other object.
+        adapted: Makes a Callback of a reporter's name, or of an object that another library would take; None for others.
 
     Raises:
         TypeError: For anything else.
@@ -78,8 +78,8 @@ def as_callbacks(callback: Any, adapted: Callable[[Any], Callback | None] = lamb
     if callable(callback):
         return [FunctionCallback(callback)]
     raise TypeError(
-        f"callback = {shown(callback)} is a {type(callback).__name__}: expected a Callback of FastES or SB3, a function or a "
-        "list of them"
+        f"callback = {shown(callback)} is a {type(callback).__name__}: expected a Callback of FastES or SB3, a function, the "
+        "name of a reporter, or a list of them"
     )
 
 

@@ -29,7 +29,10 @@ from fastes.policies.custom_policy import CustomPolicy
 from fastes.policies.policy_keywords import POLICIES
 from fastes.pools.pool import PoolChoice
 from fastes.reports.callbacks import Callback, as_callbacks
+from fastes.reports.event_files import check_tensorboard
+from fastes.reports.logged_names import LOGGED
 from fastes.reports.monitor_files import checked_keywords, keywords_in
+from fastes.reports.trackers.by_name import reporter_named
 from fastes.rollout.last_infos import LEFT_OUT, ROOM
 from fastes.sb3 import logger as logging
 from fastes.sb3.callbacks import step_callback
@@ -210,7 +213,8 @@ class FastES(Agent):
 
         Args:
             total_timesteps: Environment steps of candidates; None for settings.total_timesteps.
-            callback: A Callback (fastes.reports.callbacks) or one of SB3's, a function of (model, record), or a list of these.
+            callback: A Callback (fastes.reports.callbacks) or one of SB3's, a function of (model, record), the name of a
+                reporter ('tensorboard', 'wandb', 'trackio'), or a list of these.
             log_interval: Generations between writes to the logger; None for none.
             tb_log_name: Name of the run in tensorboard_log.
             reset_num_timesteps: False continues counting: total_timesteps are added, and 0 only chooses among the trials that
@@ -239,7 +243,7 @@ class FastES(Agent):
             )
 
     def _as_callbacks(self, callback: Any, is_new: bool) -> list[Callback]:
-        return [_Session(is_new), *as_callbacks(callback, step_callback)]
+        return [_Session(is_new), *as_callbacks(callback, lambda each: reporter_named(each) or step_callback(each))]
 
     def begin_logging(self, is_new: bool) -> None:
         """Start the clock and the logger of a call of `learn`.
@@ -625,24 +629,6 @@ class FastES(Agent):
             return object.__getattribute__(self, name)  # the original error, which may be a property's
 
 
-# key of the logger, as SB3's dashboards and plot scripts read it -> field of the record
-_LOGGED = {
-    "train/learning_rate": "learning_rate",
-    "train/n_updates": "generation",
-    "es/sigma": "sigma",
-    "es/eval_return": "eval_return",
-    "es/return_max": "return_max",
-    "es/return_std": "return_std",
-    "es/eval_rank": "eval_rank",
-    "es/elite_fraction": "elite_fraction",
-    "es/theta_norm": "theta_norm",
-    "es/gradient_norm": "gradient_norm",
-    "es/update_ratio": "update_ratio",
-    "es/num_nonfinite": "num_nonfinite",
-    "es/utilisation": "utilisation",
-}
-
-
 class _Session(Callback):
     """One call of `learn`: fills the buffers of episodes and the logger before other callbacks read them.
 
@@ -667,7 +653,7 @@ class _Session(Callback):
             self._log(model, record)
 
     def _log(self, model: FastES, record: Record) -> None:
-        for key, field in _LOGGED.items():
+        for key, field in LOGGED.items():
             source = self._evaluated if field.startswith("eval_") else record
             if source is not None:
                 model.logger.record(key, getattr(source, field))
@@ -706,7 +692,7 @@ def _check_tensorboard_log(tensorboard_log: object) -> None:
             f"tensorboard_log = {tensorboard_log!r:.200} is a {type(tensorboard_log).__name__}: expected a path, or None"
         )
     if tensorboard_log is not None:
-        logging.check_tensorboard()
+        check_tensorboard()
 
 
 def _checked_objects(custom_objects: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -90,7 +90,10 @@ FLAG_ANSWERS = {  # where a command is told another thing than Python
         ("progress_bar", "log_interval", "verbose"), "progress is shown anyway: -v shows more, and --quiet nothing"
     ),
     **dict.fromkeys(("callback", "callbacks"), f"{_IN_PYTHON} learn"),
-    **dict.fromkeys(("tensorboard_log", "tensorboard", "tb_log_name"), f"{_IN_PYTHON} FastES; progress.csv has every figure"),
+    **dict.fromkeys(("tensorboard_log", "tensorboard", "tb_log_name"), "it is --report tensorboard here"),
+    **dict.fromkeys(("track", "wandb", "wandb_project", "wandb_project_name"), "it is --report wandb here"),
+    "trackio": "it is --report trackio here",
+    **dict.fromkeys(("reports", "report_to", "logger", "loggers"), "it is --report here"),
     "reset_num_timesteps": "--resume goes on counting",
     **dict.fromkeys(_TIME, "--max-minutes ends a training by time"),
     **dict.fromkeys(("n_envs", "num_envs"), "--workers processes play the episodes here"),

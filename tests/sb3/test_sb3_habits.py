@@ -250,7 +250,7 @@ def test_small_liberties_of_sb3() -> None:
     with FastES("MlpPolicy", "CartPole-v1", 0.03, n_workers=0, population_size=4, preset="default") as model:
         assert model.settings.learning_rate == 0.03
         model.learn(1e2)
-        with pytest.raises(TypeError, match="callback = 'x'"):
+        with pytest.raises(ValueError, match="callback = 'x' names no reporter: there are tensorboard, wandb, trackio"):
             model.learn(100, callback="x")
         with pytest.raises(CheckpointMismatch, match=r"actions with 3 choices from 0 on.*2 choices"):
             model.set_env("Acrobot-v1")

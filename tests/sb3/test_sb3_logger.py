@@ -422,7 +422,7 @@ def test_torch_can_be_imported_after_tensorboardx() -> None:
     pytest.importorskip("tensorboardX")
     pytest.importorskip("torch")
     code = (
-        "from fastes.sb3.logger import _module; _module('tensorboardX.summary')\n"
+        "from fastes.reports.event_files import load; load('tensorboardX.summary')\n"
         "import torch; print(torch.zeros(1).sum().item())"
     )
     result = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
