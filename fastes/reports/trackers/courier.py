@@ -34,7 +34,7 @@ class Run(NamedTuple):
 
 
 class Tracker(Protocol):
-    """The methods of a reporter; all calls come from one thread, in this order. Any exception ends the reports of a training."""
+    """The methods of a reporter; all calls come from one thread, in this order. An exception ends the reports of a training."""
 
     def start(self, run: Run) -> None:
         """Begin a run, or continue the one of that name."""
