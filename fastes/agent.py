@@ -55,6 +55,7 @@ from fastes.pools.pool import Pool, PoolChoice
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback, CallbackListener, as_callbacks
 from fastes.reports.console_log import ConsoleLog
+from fastes.reports.model_in_words import model_in_rows
 from fastes.reports.monitor_files import MonitorFile, checked_keywords
 from fastes.reports.progress_bar import ProgressBar
 from fastes.reports.trackers.by_name import reporter_named
@@ -71,6 +72,7 @@ from fastes.settings.recipes import AUTO, PLAIN, Recipe, alive_bonus_of, choose_
 from fastes.settings.settings import Settings
 from fastes.system.console import fill_standard_descriptors, output_lasts
 from fastes.system.forks import keep_unused, tell_of_forks
+from fastes.system.html_tables import html_table
 from fastes.system.one_thread import OneThread
 from fastes.training.evaluation import Evaluation, PendingEvaluation
 from fastes.training.evaluator import CalledEnv, Evaluator
@@ -672,6 +674,10 @@ class Agent:
             f"{type(self).__name__}({self.source.name!r}, generation={self.generation}, num_timesteps={self.num_timesteps}, "
             f"seed={self.seed})"
         )
+
+    def _repr_html_(self) -> str:
+        """Return a table, which a notebook shows."""
+        return html_table(type(self).__name__, model_in_rows(self))
 
     # --- parts --------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
+from fastes.system.html_tables import html_table
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -58,6 +59,23 @@ class Evaluation(NamedTuple):
         low, high = (self.returns.min(), self.returns.max()) if len(self.returns) else (math.nan, math.nan)
         return (
             f"Evaluation(mean={self.mean:.2f}, std={self.std:.2f}, min={low:.2f}, max={high:.2f}, episodes={len(self.returns)})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return a table, which a notebook shows."""
+        if not len(self.returns):
+            return html_table("Evaluation", [("episodes", 0)])
+        low, high = int(self.lengths.min()), int(self.lengths.max())
+        lengths = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        return html_table(
+            "Evaluation",
+            [
+                ("mean return", f"{self.mean:.2f}"),
+                ("standard deviation", f"{self.std:.2f}"),
+                ("worst", f"{self.worst:.2f}"),
+                ("best", f"{self.returns.max():.2f}"),
+                ("episodes", f"{len(self.returns)} of {lengths} steps"),
+            ],
         )
 
 

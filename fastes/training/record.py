@@ -12,6 +12,7 @@ from fastes.es.perturbations import Perturbations
 from fastes.es.strategy import Update
 from fastes.rollout.batch import Batch
 from fastes.rollout.last_infos import Info
+from fastes.system.html_tables import html_table
 from fastes.training.counters import Counters
 from fastes.training.evaluation import FinishedEvaluation
 
@@ -120,6 +121,11 @@ class Record(NamedTuple):
     steps_per_second: float
     utilisation: float
     trial: int
+
+    def _repr_html_(self) -> str:
+        """Return a table, which a notebook shows."""
+        rows = ((name, f"{value:,}" if isinstance(value, int) else f"{value:.4g}") for name, value in self._asdict().items())
+        return html_table(f"Generation {self.generation}", rows)
 
 
 def make_record(

@@ -34,6 +34,7 @@ from fastes.settings.recipes import AUTO, alive_bonus_of, are_choices, kind_of, 
 from fastes.settings.search_space import SearchSpace
 from fastes.settings.settings import Settings
 from fastes.system.console import output_lasts, say
+from fastes.system.html_tables import html_table
 from fastes.tuning.candidates import FIRST_EPISODE, Candidate, Learner, train_candidates
 from fastes.tuning.results import preset_values, write_plots, write_preset, write_table
 from fastes.tuning.study import PRUNERS, RUNGS, SAMPLERS, Study, check_name_of, import_optuna, opened_study
@@ -90,6 +91,19 @@ class Tuned(NamedTuple):
     fresh: Scored
     usual: Scored
     trials: int
+
+    def _repr_html_(self) -> str:
+        """Return a table, which a notebook shows."""
+        usual, seeds = self.usual, len(self.fresh.seeds)
+        return html_table(
+            f"Search over {self.trials} trials",
+            [
+                ("score", f"{self.score:.2f}, worst {self.worst:.2f} of {seeds} trainings with fresh seeds"),
+                ("without a search", f"{usual.median:.2f}, worst {usual.worst:.2f} ({usual.name})"),
+                ("preset", "none: a study without a file" if self.preset is None else self.preset),
+                *((name, repr(value)) for name, value in self.settings.items()),
+            ],
+        )
 
 
 @dataclass(frozen=True)
