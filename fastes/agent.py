@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from fastes.envs.closing import close_env
 from fastes.envs.given.rebuild import check_for_workers
 from fastes.envs.seen import look_at
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
-from fastes.errors import check_flag, check_int, check_seed, level_outside
+from fastes.errors import FastESError, check_flag, check_int, check_seed, level_outside
 from fastes.es.perturbations import check_episodes
 from fastes.es.strategy import EvolutionStrategy
 from fastes.models.acting import act, replay_job
@@ -55,6 +55,7 @@ from fastes.pools.pool import Pool, PoolChoice
 from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback, CallbackListener, as_callbacks
 from fastes.reports.console_log import ConsoleLog
+from fastes.reports.kept_evaluations import KeptEvaluations
 from fastes.reports.model_in_words import model_in_rows
 from fastes.reports.monitor_files import MonitorFile, checked_keywords
 from fastes.reports.progress_bar import ProgressBar
@@ -65,6 +66,7 @@ from fastes.rollout.env_calls import EnvCalls
 from fastes.rollout.episode import Episode
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
+from fastes.runs.curves import Curve, RungEnd, draw_curves, title_of
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit, tell_of_target, warn_of_step_length
 from fastes.settings.preset_loader import preset_for
@@ -73,6 +75,7 @@ from fastes.settings.settings import Settings
 from fastes.system.console import fill_standard_descriptors, output_lasts
 from fastes.system.forks import keep_unused, tell_of_forks
 from fastes.system.html_tables import html_table
+from fastes.system.installation import install_command
 from fastes.system.one_thread import OneThread
 from fastes.training.evaluation import Evaluation, PendingEvaluation
 from fastes.training.evaluator import CalledEnv, Evaluator
@@ -82,6 +85,9 @@ from fastes.training.selection import Selection, Trial, trial_seed
 from fastes.training.trainer import Trainer, trainings_of
 from fastes.training.training import Training
 from fastes.tuning.tune import Tuned, tune
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CallbackArgument = Callback | Callable[..., Any] | str | Sequence[Any] | None
 _Agent = TypeVar("_Agent", bound="Agent")
@@ -103,6 +109,7 @@ class Agent:
         verbose: The argument.
         base_preset: Name of the preset that the settings were taken from, or of the first recipe; '' for a loaded model.
         max_minutes: The argument of the last `learn`; infinity for none.
+        kept_evaluations: Those of this model's training, for `plot`.
     """
 
     source: EnvSource
@@ -110,6 +117,7 @@ class Agent:
     pool: Pool
     pool_choice: PoolChoice
     verbose: int
+    kept_evaluations: KeptEvaluations
     base_preset: str = ""
 
     def __init__(
@@ -157,7 +165,7 @@ class Agent:
         """Initialise a model whose trainings exist: a new one, a loaded one, or a copy."""
         self.source, self.verbose, self.given_keywords = source, verbose, keywords
         self.pool_choice, self.pool = choice, make_pool(source, choice)
-        self.max_minutes = math.inf
+        self.max_minutes, self.kept_evaluations = math.inf, KeptEvaluations()
         self._env: CalledEnv | None = None
         self.evaluator = Evaluator(source, trainings_of(selection), self.pool)
         self.trainer = Trainer(selection, self.evaluator)
@@ -243,7 +251,7 @@ class Agent:
 
     def _all_callbacks(self, callback: CallbackArgument, progress_bar: bool, is_new: bool) -> list[Callback]:
         """Return the callbacks of the model's arguments, and the user's."""
-        callbacks = self._as_callbacks(callback, is_new)
+        callbacks = [self.kept_evaluations, *self._as_callbacks(callback, is_new)]
         if self.source.monitor_file is not None:
             callbacks.insert(0, MonitorFile(self.source.monitor_file))
         if self.verbose:
@@ -255,6 +263,37 @@ class Agent:
     def _as_callbacks(self, callback: Any, is_new: bool) -> list[Callback]:  # noqa: ARG002
         """Convert the user's argument. is_new: whether counters begin at 0."""
         return as_callbacks(callback, reporter_named)
+
+    def plot(self) -> Figure:
+        """Draw the learning curve of this model's training so far, as `fastes plot` draws that of a run folder.
+
+        Evaluations are kept in memory, not in checkpoints: the curve of a loaded model or a copy begins there.
+        Of a training with more than 16,384 evaluations, every second or n-th is drawn.
+
+        Returns:
+            A Matplotlib figure, which a notebook shows; `figure.savefig("curve.png")` writes it. pyplot does not know it.
+
+        Raises:
+            ImportError: Without Matplotlib (extra `plots`).
+            FastESError: Before the first evaluation.
+        """
+        curve = self.curve()
+        if not len(curve.steps):
+            raise FastESError(
+                f"{self!r} has no evaluations to plot: learn() makes them, and a checkpoint does not hold them. "
+                "`fastes plot RUN` draws a run folder"
+            )
+        try:
+            return draw_curves([curve], title_of([curve]))
+        except ImportError as error:
+            raise ImportError(f"plot() needs Matplotlib: {install_command('plots')}") from error
+
+    def curve(self) -> Curve:
+        """Return the learning curve of `plot` as numbers."""
+        kept = self.kept_evaluations
+        steps, returns, trials = kept.columns()
+        rung_ends, name = tuple(RungEnd(*end) for end in kept.rung_ends), f"{self.source.name}, seed {self.seed}"
+        return Curve(name, steps, returns, self.target_return, trials, rung_ends, dict(kept.recipes))
 
     def as_judged(self) -> AbstractContextManager[None]:
         """A block in which a model that max_minutes has ended is the one that the end of its budget would have chosen.

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from fastes.runs.setting_differences import differing, flat_settings, value_in_w
 from fastes.settings.settings import SCHEDULES
 from fastes.system.atomic_files import write_bytes
 from fastes.system.near_paths import in_words, names_in, what_is_beside
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Numbers = npt.NDArray[np.float64]
 
@@ -279,26 +282,33 @@ def running(returns: Numbers, *shares: float) -> Numbers:
 
 
 def plot_curves(curves: Sequence[Curve], picture: Path, title: str, x: str = "steps", compare: Sequence[str] = ()) -> None:
+    """Write the picture of `draw_curves` to a file, whose suffix says its format. OSError if it cannot be written."""
+    content = io.BytesIO()
+    figure = draw_curves(curves, title, x, compare)
+    figure.savefig(content, dpi=_DPI, format=picture.suffix.lstrip(".").lower() or "png")
+    write_bytes(picture, content.getvalue())
+
+
+def draw_curves(curves: Sequence[Curve], title: str, x: str = "steps", compare: Sequence[str] = ()) -> Figure:
     """Draw one training with its evaluations, or several with a legend.
 
     Args:
         curves: The curves. Several that are alike become their median, and the range from the lowest to the highest.
-        picture: The file, whose suffix says its format.
         title: Text above it.
         x: 'steps', or 'time' for wall time.
         compare: Settings that name curves, or groups that are alike, in the legend; () for those that differ.
 
     Raises:
         ImportError: Without matplotlib.
-        OSError: If the picture cannot be written.
         ValueError: If no curve has a setting of `compare`.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+
+    from fastes.runs.shown_figure import ShownFigure
 
     _check_compared(curves, compare)
     curves, axis = _over_time(curves) if x == "time" else (curves, "environment steps")
-    figure = Figure(figsize=_SIZE, layout="constrained")
+    figure = ShownFigure(figsize=_SIZE, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     if len(curves) == 1:
@@ -318,9 +328,7 @@ def plot_curves(curves: Sequence[Curve], picture: Path, title: str, x: str = "st
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     _draw_legend(figure, axes)
-    content = io.BytesIO()
-    figure.savefig(content, dpi=_DPI, format=picture.suffix.lstrip(".").lower() or "png")
-    write_bytes(picture, content.getvalue())
+    return figure
 
 
 def _over_time(curves: Sequence[Curve]) -> tuple[list[Curve], str]:
