@@ -56,6 +56,7 @@ from fastes.pools.processes.nested_training import refuse_training
 from fastes.reports.callbacks import Callback, CallbackListener, as_callbacks
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.kept_evaluations import KeptEvaluations
+from fastes.reports.live_curve import live_curve
 from fastes.reports.model_in_words import model_in_rows
 from fastes.reports.monitor_files import MonitorFile, checked_keywords
 from fastes.reports.progress_bar import ProgressBar
@@ -258,6 +259,8 @@ class Agent:
             callbacks.insert(0, ConsoleLog(seconds=_ROW_SECONDS if self.verbose == 1 else 0.0))
         if progress_bar:
             callbacks.append(ProgressBar(line_seconds=LINE_SECONDS))
+            if (curve := live_curve(self.plot)) is not None:
+                callbacks.append(curve)
         return callbacks
 
     def _as_callbacks(self, callback: Any, is_new: bool) -> list[Callback]:  # noqa: ARG002
@@ -268,7 +271,7 @@ class Agent:
         """Draw the learning curve of this model's training so far, as `fastes plot` draws that of a run folder.
 
         Evaluations are kept in memory, not in checkpoints: the curve of a loaded model or a copy begins there.
-        Of a training with more than 16,384 evaluations, every second or n-th is drawn.
+        A training with more than 16,384 evaluations is drawn with every second or n-th.
 
         Returns:
             A Matplotlib figure, which a notebook shows; `figure.savefig("curve.png")` writes it. pyplot does not know it.

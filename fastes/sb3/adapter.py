@@ -219,7 +219,7 @@ class FastES(Agent):
             tb_log_name: Name of the run in tensorboard_log.
             reset_num_timesteps: False continues counting: total_timesteps are added, and 0 only chooses among the trials that
                 are left.
-            progress_bar: Show a progress bar.
+            progress_bar: Show a progress bar, in a notebook with Matplotlib also the learning curve.
             max_minutes: End after the generation that runs then, at least one; None for no limit. Schedules still follow
                 total_timesteps, so that the training is a prefix of the longer one: `learn` with reset_num_timesteps=False
                 continues it bit for bit. The model therefore keeps its last parameters; those that the end of a budget would

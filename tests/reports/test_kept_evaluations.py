@@ -70,7 +70,7 @@ def test_a_training_that_counts_anew_has_a_curve_of_its_own() -> None:
         assert model.curve().steps[: len(steps)].tolist() == steps.tolist()
         model.num_timesteps = 100
         model.learn(300, reset_num_timesteps=False)
-        assert 0 < len(model.curve().steps)
+        assert len(model.curve().steps) > 0
         assert model.curve().steps.min() >= 100 - 40
 
 
