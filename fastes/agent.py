@@ -68,6 +68,7 @@ from fastes.rollout.episode import Episode
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.runs.curves import Curve, RungEnd, draw_curves, title_of
+from fastes.runs.playback import Playback, play_back
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit, tell_of_target, warn_of_step_length
 from fastes.settings.preset_loader import preset_for
@@ -355,6 +356,37 @@ class Agent:
         if trial not in left:
             raise ValueError(f"trial = {trial!r}: expected one of the trials that are left, {sorted(left)}")
         return left[trial]
+
+    def play(
+        self,
+        episodes: int = 1,
+        *,
+        first_seed: int = 0,
+        video: str | os.PathLike[str] | None = None,
+        render: bool = False,
+        max_frames: int | None = None,
+        max_seconds: float | None = 30.0,
+    ) -> Playback:
+        """Play noise-free episodes in this process, as `fastes play` does. A notebook shows them as a video.
+
+        Args:
+            episodes: Number of episodes.
+            first_seed: Environment seed of the first one; the others have the seeds that follow.
+            video: An mp4 to write. None draws no video, except in a notebook, which keeps it in the output.
+            render: Open a window instead.
+            max_frames, max_seconds: The longest video; episodes are always played to their end. None for no limit.
+
+        Returns:
+            A list with the (env_seed, episode_return, length, frames) of each.
+
+        Raises:
+            RenderError: If the environment cannot be drawn. It is a FastESError.
+        """
+        check_int("episodes", episodes, 1)
+        check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes)
+        check_flag("render", render)
+        with self.alone("play()"):
+            return play_back(self, episodes, first_seed, video, render, max_frames, max_seconds)
 
     # --- acting -------------------------------------------------------------------------------------------------------
 
