@@ -32,6 +32,7 @@ def add_play(commands: Any) -> None:
         metavar="S",
         help="how long the video is at most (default: 30, inf for no limit); episodes end as always",
     )
+    player.add_argument("--no-caption", action="store_true", help="leave the return so far and the step out of the frames")
     player.add_argument("--max-frames", type=int, metavar="N", help="frames it has at most (default: as --max-seconds says)")
 
 
@@ -52,6 +53,7 @@ def run_play(arguments: argparse.Namespace) -> int:
             render=arguments.render,
             max_frames=arguments.max_frames,
             max_seconds=arguments.max_seconds,
+            caption=not arguments.no_caption,
             on_frame=drawing.tell,
             on_start=drawing.begin,
         )

@@ -14,18 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastes.envs.closing import close_env
 from fastes.envs.returned import is_over, observation_and_info, reward_of
 from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
 from fastes.rollout.random_state import global_random_kept, seed_global_random
+from fastes.runs.captions import Frame, captioned
 from fastes.system.forks import CopiesEndHere
 from fastes.system.installation import has_libraries, install_command, packages_command
-
-Frame = npt.NDArray[np.uint8]
-
 
 _WITH_PYGAME = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.box2d")
 _WITH_GL = ("gymnasium.envs.mujoco", "gymnasium_robotics")
@@ -57,6 +54,7 @@ def play(
     render: bool = False,
     max_frames: int | None = None,
     max_seconds: float | None = None,
+    caption: bool = True,
 ) -> list[Played]:
     """Play noise-free episodes, optionally into a video or in a window.
 
@@ -74,6 +72,7 @@ def play(
             second or n-th is shown. The camera follows MuJoCo's robots unless the environment's arguments name one.
         render: Open a window instead.
         max_frames, max_seconds: The longest video; episodes are always played to their end.
+        caption: Whether each frame of the video tells the return so far and the step.
 
     Returns:
         (env_seed, episode_return, length, frames) of each.
@@ -82,7 +81,7 @@ def play(
         RenderError: If the environment cannot be drawn. It is a FastESError.
     """
     how: dict[str, Any] = {"video": video, "render": render, "max_frames": max_frames, "max_seconds": max_seconds}
-    return list(play_episodes(model, episodes, first_seed=first_seed, **how))
+    return list(play_episodes(model, episodes, first_seed=first_seed, caption=caption, **how))
 
 
 def play_episodes(
@@ -94,21 +93,22 @@ def play_episodes(
     render: bool = False,
     max_frames: float | None = None,
     max_seconds: float | None = None,
+    caption: bool = True,
     on_frame: Callable[[int], object] | None = None,
     on_start: Callable[[VideoWriter], object] | None = None,
 ) -> Iterator[Played]:
     """`play` as a generator, which yields each episode when it has ended.
 
     Args:
-        model, episodes, first_seed, video, render, max_frames, max_seconds: See `play`.
+        model, episodes, first_seed, video, render, max_frames, max_seconds, caption: See `play`.
         on_frame: Called with the number of frames after each that was written.
         on_start: Called with the video's writer before the first frame.
     """
     mode = "human" if render else "rgb_array" if video else None
-    with _no_screen() if mode == "rgb_array" else nullcontext():
-        env = _build(model, mode)
+    with no_screen() if mode == "rgb_array" else nullcontext():
+        env = build_drawn(model, mode)
         try:
-            with _writer(video, env, on_frame) as writer:
+            with video_writer(video, env, on_frame) as writer:
                 if writer is not None:
                     writer.limit(max_frames, max_seconds)
                     if on_start is not None:
@@ -116,7 +116,8 @@ def play_episodes(
                 for number in range(episodes):
                     seed = first_seed + number
                     with global_random_kept(), CopiesEndHere(f"the environment {model.source.name}") as copies_end:
-                        played = Played(seed, *_play_episode(model, env, seed, writer, mode == "human", copies_end))
+                        window = mode == "human"
+                        played = _play_episode(model, env, seed, writer, window, caption, copies_end)
                     yield played
         finally:
             close_env(env, model.source.name)
@@ -139,7 +140,7 @@ def can_draw(model: Model) -> bool:
 
 
 @contextmanager
-def _no_screen() -> Iterator[None]:
+def no_screen() -> Iterator[None]:
     """Keep libraries from searching for a screen on a machine without one: pygame's search would print an error."""
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
         os.environ["MUJOCO_GL"] = os.environ.get("MUJOCO_GL") or "egl"  # read when mujoco is first imported
@@ -155,7 +156,8 @@ def _no_screen() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _build(model: Model, mode: str | None) -> Any:
+def build_drawn(model: Model, mode: str | None) -> Any:
+    """Build a model's environment with a render_mode, None for no pictures; RenderError if it has none here."""
     if mode is None:
         return model.evaluator.build()
     if mode == "human" and sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
@@ -273,9 +275,10 @@ class VideoWriter:
 
 
 @contextmanager
-def _writer(
+def video_writer(
     video: str | os.PathLike[str] | None, env: Any, on_frame: Callable[[int], object] | None
 ) -> Generator[VideoWriter | None, None, None]:
+    """Yield the writer of a video of an environment, None for no video; RenderError if there cannot be such a file."""
     if video is None:
         yield None
         return
@@ -296,29 +299,52 @@ def _writer(
     writer.close()
 
 
-def _play_episode(
-    model: Model, env: Any, seed: int, writer: VideoWriter | None, window: bool, copies_end: CopiesEndHere
-) -> tuple[float, int, int]:
+class Moment(NamedTuple):
+    """An episode so far: its return, its steps, and whether it has ended."""
+
+    episode_return: float
+    step: int
+    is_over: bool
+
+
+def moments(model: Model, env: Any, seed: int) -> Iterator[Moment]:
+    """Play a noise-free episode: yield before the first step and after each, while the environment can be drawn.
+
+    The caller keeps the global random state, which the episode seeds.
+    """
     seed_global_random(seed)
     obs, _ = observation_and_info(env.reset(seed=seed))
-    total, length, before = 0.0, 0, writer.frames if writer else 0
+    total, length = 0.0, 0
     model.note_episode_limit()
     limit = model.training.episode_settings()[1].max_steps  # as in evaluation: an environment may have no end
     done, state = False, None
     while not done and length < limit:
-        if writer is not None and writer.wants(length):
-            writer.write(_draw(model, env))
-        elif window:
-            _draw(model, env)
+        yield Moment(total, length, False)
         action, state = model.predict(obs, state, episode_start=not length, deterministic=True)
         action = action[()] if isinstance(action, np.ndarray) else action  # a choice as an int, as in training
         obs, reward, terminated, truncated, _ = env.step(action)
-        copies_end.check()
         total, length, done = total + reward_of(reward), length + 1, is_over(terminated, truncated)
-    return total, length, (writer.frames - before) if writer else 0
+    yield Moment(total, length, True)
 
 
-def _draw(model: Model, env: Any) -> Any:
+def _play_episode(
+    model: Model, env: Any, seed: int, writer: VideoWriter | None, window: bool, caption: bool, copies_end: CopiesEndHere
+) -> Played:
+    before = writer.frames if writer else 0
+    for moment in moments(model, env, seed):
+        copies_end.check()
+        if moment.is_over:
+            break
+        if writer is not None and writer.wants(moment.step):
+            frame = draw(model, env)
+            writer.write(captioned(frame, moment.episode_return, moment.step) if caption else frame)
+        elif window:
+            draw(model, env)
+    return Played(seed, moment.episode_return, moment.step, (writer.frames - before) if writer else 0)
+
+
+def draw(model: Model, env: Any) -> Any:
+    """Return a picture of a model's environment; RenderError, with advice, if it cannot be drawn."""
     try:
         return env.render()
     except Exception as error:

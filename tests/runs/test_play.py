@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from fastes import FastES, FastESError
 from fastes.cli.main import main
+from fastes.runs.captions import captioned
 from fastes.runs.video import RenderError, follow_robot, play, play_episodes
 
 TINY = {"population_size": 4, "seed": 5, "preset": "default"}
@@ -167,12 +168,25 @@ def test_max_frames_bounds_all_episodes_together(cartpole: Path) -> None:
 def test_a_short_episode_has_a_frame_a_step(tmp_path: Path) -> None:
     video = tmp_path / "v.mp4"
     with FastES("Toy-v0", n_workers=0, **TINY) as model:
-        ((seed, _, length, frames),) = play(model, 1, first_seed=3, video=video, max_frames=1000)
+        ((seed, _, length, frames),) = play(model, 1, first_seed=3, video=video, max_frames=1000, caption=False)
     assert seed == 3
     assert frames == length
     assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == length
     decoded = frames_of(video, 50, 36)  # 51 x 37, cut to even sides
     assert [round(float(frame.mean())) for frame in decoded] == pytest.approx([10 * k for k in range(length)], abs=4)
+
+
+def test_frames_tell_the_return_so_far_and_the_step(cartpole: Path) -> None:
+    """CartPole pays 1 a step. Compared with --no-caption, nothing else of the picture changes."""
+    videos = [cartpole.with_name(name) for name in ("told.mp4", "bare.mp4")]
+    for video, more in zip(videos, ([], ["--no-caption"]), strict=True):
+        assert main(["play", str(cartpole), "--video", str(video), "--max-frames", "5", *more]) == 0
+    told, bare = (frames_of(video, 400, 600).astype(int) for video in videos)
+    for step, (frame, picture) in enumerate(zip(told, bare, strict=True)):
+        expected = captioned(picture.astype(np.uint8), float(step), step).astype(int)
+        assert np.abs(frame - expected).mean() < 1.0, "as far as H.264 keeps it"
+        other = captioned(picture.astype(np.uint8), float(step + 1), step + 1).astype(int)
+        assert np.abs(frame - expected).sum() < 0.7 * np.abs(frame - other).sum()
 
 
 def test_play_without_a_picture_needs_no_library(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,7 +426,7 @@ def test_an_environment_with_many_steps_a_second_has_frames_left_out(tmp_path: P
     monkeypatch.setitem(Toy.metadata, "render_fps", 125)
     video = tmp_path / "v.mp4"
     with FastES("Toy-v0", n_workers=0, **TINY) as model:
-        ((_, _, length, frames),) = play(model, 1, first_seed=3, video=video)
+        ((_, _, length, frames),) = play(model, 1, first_seed=3, video=video, caption=False)
     assert frames == -(-length // 4)
     assert imageio_ffmpeg.count_frames_and_secs(str(video))[1] == pytest.approx(frames * 4 / 125, abs=0.04)
     decoded = frames_of(video, 50, 36)

@@ -1,0 +1,92 @@
+"""Captions on frames: a few short lines in a corner, in a font of its own, so that no library has to be there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+Frame = npt.NDArray[np.uint8]
+
+_CHARACTERS = "0123456789.-+", "ABDEFILMNPRSTUWY"
+_DRAWN = (
+    """
+.###....#....###...###.....#..#####...##..#####..###...###...................
+#...#..##...#...#.#...#...##..#......#........#.#...#.#...#...............#..
+#..##...#.......#.....#..#.#..####..#........#..#...#.#...#...............#..
+#.#.#...#......#....##..#..#......#.####....#....###...####.......#####.#####
+##..#...#.....#.......#.#####.....#.#...#..#....#...#.....#...............#..
+#...#...#....#....#...#....#..#...#.#...#..#....#...#....#...##...........#..
+.###...###..#####..###.....#...###...###...#.....###...##....##..............
+""",
+    """
+.###..####..####..#####.#####..###..#.....#...#.#...#.####..####...####.#####.#...#.#...#.#...#
+#...#.#...#.#...#.#.....#.......#...#.....##.##.##..#.#...#.#...#.#.......#...#...#.#...#.#...#
+#...#.#...#.#...#.#.....#.......#...#.....#.#.#.#.#.#.#...#.#...#.#.......#...#...#.#...#..#.#.
+#####.####..#...#.####..####....#...#.....#.#.#.#..##.####..####...###....#...#...#.#.#.#...#..
+#...#.#...#.#...#.#.....#.......#...#.....#...#.#...#.#.....#.#.......#...#...#...#.#.#.#...#..
+#...#.#...#.#...#.#.....#.......#...#.....#...#.#...#.#.....#..#......#...#...#...#.##.##...#..
+#...#.####..####..#####.#......###..#####.#...#.#...#.#.....#...#.####....#....###..#...#...#..
+""",
+)
+_WIDTH, _HEIGHT = 5, 7  # of a character
+_PIXELS_PER_DOT = 180  # of a frame's shorter side: on larger frames a dot of the font is larger
+_MARGIN = 2  # dots
+_DIMMED = 0.3  # what is left of the picture's light under the text, so that white is seen on white
+_LONGEST_FIXED = 1e6  # returns from here on have an exponent
+
+
+def _glyphs() -> dict[str, npt.NDArray[np.bool_]]:
+    """Return the font, bool (_HEIGHT, _WIDTH) by character."""
+    glyphs = {" ": np.zeros((_HEIGHT, _WIDTH), bool)}
+    for characters, drawn in zip(_CHARACTERS, _DRAWN, strict=True):
+        dots = np.array([list(row) for row in drawn.split()]) == "#"
+        for number, character in enumerate(characters):
+            glyphs[character] = dots[:, number * (_WIDTH + 1) :][:, :_WIDTH]
+    return glyphs
+
+
+_FONT = _glyphs()
+
+
+def captioned(frame: Frame, episode_return: float, step: int, label: str = "") -> Frame:
+    """Return a copy of a frame that tells a label, the return so far and the step in its upper left corner.
+
+    A frame that is too narrow for the words has their first letters.
+
+    Args:
+        frame: uint8 (height, width, 3).
+        episode_return: The sum of rewards so far.
+        step: Steps so far.
+        label: Letters that the font has; '' for no such line.
+    """
+    height, width = frame.shape[:2]
+    scale = max(1, min(height, width) // _PIXELS_PER_DOT)
+    room = (width // scale - 2 * _MARGIN + 1) // (_WIDTH + 1)  # characters
+    named = [("return", _in_digits(episode_return)), ("step", str(step))]
+    lines = [f"{name} {value}" if len(name) + 1 + len(value) <= room else f"{name[0]} {value}" for name, value in named]
+    dots = np.kron(_text([label, *lines] if label else lines), np.ones((scale, scale), bool))[:height, :width]
+    new = frame.copy()
+    corner = new[: dots.shape[0], : dots.shape[1]]
+    corner[...] = corner * _DIMMED
+    corner[dots] = 255
+    return new
+
+
+def _in_digits(episode_return: float) -> str:
+    if math.isfinite(episode_return) and abs(episode_return) < _LONGEST_FIXED:
+        return f"{round(episode_return, 1) + 0.0:.1f}"  # no -0.0
+    return f"{episode_return:.2e}"
+
+
+def _text(lines: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Return lines of text as dots with a margin, bool (height, width)."""
+    gap, longest = np.zeros((_HEIGHT, 1), bool), max(map(len, lines))
+    rows = list[npt.NDArray[np.bool_]]()
+    for line in lines:
+        glyphs = chain.from_iterable((_FONT[character], gap) for character in line.upper().ljust(longest))
+        rows.append(np.pad(np.hstack(list(glyphs)), ((0, _MARGIN), (0, 0))))
+    return np.pad(np.vstack(rows), ((_MARGIN, 0), (_MARGIN, _MARGIN - 1)))
