@@ -11,6 +11,7 @@ from fastes.errors import CheckpointError, shorten, writable
 from fastes.system.near_paths import in_words, names_in, what_is_beside
 
 RUN_FILES = BEST, CHECKPOINT = "best.zip", "checkpoint.zip"  # of a run folder: the best parameters, and the last ones
+MIDWAY = "midway.zip"  # those from its midst
 
 
 def checkpoint_path(path: str | os.PathLike[str]) -> Path:

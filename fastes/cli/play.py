@@ -6,16 +6,20 @@ import argparse
 import math
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastes.cli.saved_model import add_episodes, check_episodes, load_model, most_steps
+from fastes.checkpoints.locate import BEST, CHECKPOINT, MIDWAY, RUN_FILES, find_checkpoint
+from fastes.cli.saved_model import add_episodes, check_episodes, load_file, load_model, most_steps
 
 if TYPE_CHECKING:
     from fastes.models.model import Model
+    from fastes.runs.stages import Stage
     from fastes.runs.video import VideoWriter
 
 FRAMES_SECONDS = 10.0  # between lines in a file or a pipe
+_LABELS = {BEST: "best", CHECKPOINT: "last"}  # of a run folder's files, on frames
 
 
 def add_play(commands: Any) -> None:
@@ -32,7 +36,12 @@ def add_play(commands: Any) -> None:
         metavar="S",
         help="how long the video is at most (default: 30, inf for no limit); episodes end as always",
     )
-    player.add_argument("--no-caption", action="store_true", help="leave the return so far and the step out of the frames")
+    player.add_argument(
+        "--stages",
+        action="store_true",
+        help="show, in the video, the untrained policy, that from the training's midst, and the trained one side by side",
+    )
+    player.add_argument("--no-caption", action="store_true", help="write no return so far, step and stage on the frames")
     player.add_argument("--max-frames", type=int, metavar="N", help="frames it has at most (default: as --max-seconds says)")
 
 
@@ -42,25 +51,73 @@ def run_play(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--max-frames {arguments.max_frames}: expected at least 1")
     if not arguments.max_seconds > 0.0:
         raise ValueError(f"--max-seconds {arguments.max_seconds}: expected more than 0")
+    if arguments.stages:
+        return _run_stages(arguments)
     from fastes.runs.video import play_episodes
 
     with load_model(arguments, 0) as model, _Drawing(model, arguments.episodes) as drawing:
         episodes = play_episodes(
             model,
             arguments.episodes,
-            first_seed=arguments.first_seed,
-            video=arguments.video,
             render=arguments.render,
-            max_frames=arguments.max_frames,
-            max_seconds=arguments.max_seconds,
-            caption=not arguments.no_caption,
-            on_frame=drawing.tell,
-            on_start=drawing.begin,
+            **_of_video(arguments, drawing),
         )
         for seed, episode_return, length, _ in episodes:
             drawing.write(f"env seed {seed}: return {episode_return:.2f}, {length} steps")
     drawing.end()
     return 0
+
+
+def _of_video(arguments: argparse.Namespace, drawing: _Drawing) -> dict[str, Any]:
+    """Return the arguments of an episode's player and of its video."""
+    return {
+        "first_seed": arguments.first_seed,
+        "video": arguments.video,
+        "max_frames": arguments.max_frames,
+        "max_seconds": arguments.max_seconds,
+        "caption": not arguments.no_caption,
+        "on_frame": drawing.tell,
+        "on_start": drawing.begin,
+    }
+
+
+# --- stages of a training ---------------------------------------------------------------------------------------------
+
+
+def _run_stages(arguments: argparse.Namespace) -> int:
+    if arguments.video is None:
+        raise ValueError("--stages goes into a video: add --video FILE")
+    from fastes.runs.stages import play_stages
+
+    with ExitStack() as opened:
+        stages = _stages(arguments, opened)
+        drawing = opened.enter_context(_Drawing(stages[-1].model, arguments.episodes))
+        for played in play_stages(stages, arguments.episodes, **_of_video(arguments, drawing)):
+            ends = zip(stages, played, strict=True)
+            words = "; ".join(f"{stage.label} return {end.episode_return:.2f}, {end.length} steps" for stage, end in ends)
+            drawing.write(f"env seed {played[0].env_seed}: {words}")
+    drawing.end()
+    return 0
+
+
+def _stages(arguments: argparse.Namespace, opened: ExitStack) -> list[Stage]:
+    """Load the untrained policy, that from the midst of the training, if its folder has one, and the one that is named."""
+    from fastes.runs.stages import Stage
+
+    path = find_checkpoint(arguments.model, arguments.checkpoint)
+    trained, untrained = (opened.enter_context(load_file(path, arguments, 0)) for _ in range(2))
+    untrained.training = untrained.training.as_begun()
+    stages = [Stage("untrained", untrained), Stage(_LABELS.get(path.name, "trained"), trained)]
+    between = path.with_name(MIDWAY)
+    if path.name not in RUN_FILES or not between.is_file():
+        print(f"{path.parent} has no {MIDWAY}, which trainings write: the stages are untrained and {stages[-1].label}")
+        return stages
+    midway = opened.enter_context(load_file(between, arguments, 0))
+    number = trained.selection.present.number
+    if any(trial.number == number for trial in midway.selection.trials):  # it may have shown one that is out by now
+        midway.trainer.take(midway.selection.focused(number))
+    print(f"{MIDWAY} is the policy after {midway.num_timesteps:,} steps, {path.name} after {trained.num_timesteps:,}")
+    return [stages[0], Stage("midway", midway), stages[1]]
 
 
 class _Drawing:

@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 
 from fastes.checkpoints.env_description import MAY_NAME_CODE, WRAPPERS, CannotRebuild, plain_kwargs
-from fastes.checkpoints.locate import RUN_FILES, find_checkpoint
+from fastes.checkpoints.locate import MIDWAY, RUN_FILES, find_checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.arguments import add_env_kwargs, add_wrapper, find_modules_here, parse_env_kwargs
 from fastes.envs.import_hook import register_atari
@@ -50,10 +50,14 @@ def add_env(parser: Any) -> None:
 
 def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     """Load the model that the arguments name, in the environment that they describe."""
-    path = find_checkpoint(arguments.model, arguments.checkpoint)
+    return load_file(find_checkpoint(arguments.model, arguments.checkpoint), arguments, n_workers)
+
+
+def load_file(path: Path, arguments: argparse.Namespace, n_workers: int | None) -> FastES:
+    """Load a checkpoint in the environment that the arguments describe."""
     env: Any = arguments.env
     kwargs = parse_env_kwargs(arguments.env_kwargs)
-    folder = path.parent if path.name in RUN_FILES else None  # its config.toml names the run's wrappers
+    folder = path.parent if path.name in (*RUN_FILES, MIDWAY) else None  # its config.toml names the run's wrappers
     if (source := wrapped_source(folder, env, kwargs, arguments.wrapper)) is not None:
         return FastES.load(path, source, n_workers)
     command = shlex.join(["fastes", *arguments.typed]).replace("{", "{{").replace("}", "}}") + ("" if env else " --env {}")

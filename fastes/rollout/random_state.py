@@ -6,6 +6,7 @@ import contextlib
 import random
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +14,45 @@ import numpy as np
 @contextlib.contextmanager
 def global_random_kept() -> Iterator[None]:
     """Restore the caller's global random state afterwards; torch's, too, if it is imported."""
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    torch = sys.modules.get("torch")
-    state = torch.get_rng_state() if torch else None
+    before = _global_states()
     try:
         yield
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
-        if torch:
-            torch.set_rng_state(state)
+        _set_global_states(before)
+
+
+class OwnRandom:
+    """A block that is entered again and again, and has a global random state of its own: episodes that take turns draw from it.
+
+    The caller's state is restored at the end of each. In the first one the state is the caller's, until it is seeded.
+    """
+
+    def __init__(self) -> None:
+        self._own: tuple[Any, Any, Any] | None = None
+
+    def __enter__(self) -> OwnRandom:
+        self._callers = _global_states()
+        if self._own is not None:
+            _set_global_states(self._own)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._own = _global_states()
+        _set_global_states(self._callers)
+
+
+def _global_states() -> tuple[Any, Any, Any]:
+    """Return the states of Python, NumPy and, if it is imported, torch."""
+    torch = sys.modules.get("torch")
+    return random.getstate(), np.random.get_state(), torch.get_rng_state() if torch else None  # noqa: NPY002
+
+
+def _set_global_states(states: tuple[Any, Any, Any]) -> None:
+    python, numpy, torch = states
+    random.setstate(python)
+    np.random.set_state(numpy)  # noqa: NPY002
+    if torch is not None:  # it was imported
+        sys.modules["torch"].set_rng_state(torch)
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ def captioned(frame: Frame, episode_return: float, step: int, label: str = "") -
     named = [("return", _in_digits(episode_return)), ("step", str(step))]
     lines = [f"{name} {value}" if len(name) + 1 + len(value) <= room else f"{name[0]} {value}" for name, value in named]
     dots = np.kron(_text([label, *lines] if label else lines), np.ones((scale, scale), bool))[:height, :width]
-    new = frame.copy()
+    new: Frame = frame.copy()
     corner = new[: dots.shape[0], : dots.shape[1]]
     corner[...] = corner * _DIMMED
     corner[dots] = 255

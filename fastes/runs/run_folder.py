@@ -16,7 +16,7 @@ from typing import Any
 import tomli_w
 
 from fastes.checkpoints.file_format import Checkpoint
-from fastes.checkpoints.locate import BEST, CHECKPOINT
+from fastes.checkpoints.locate import BEST, CHECKPOINT, MIDWAY
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.envs.likeness import described
 from fastes.models.checkpointing import versions
@@ -27,6 +27,7 @@ from fastes.reports.monitor_files import EVALUATIONS, MONITOR, EvaluationsFile, 
 from fastes.reports.population_file import POPULATION, PopulationFile
 from fastes.runs.curves import plot_curves, read_curve
 from fastes.runs.folder_lock import FolderLock
+from fastes.runs.midway import Midway
 from fastes.runs.run_config import CONFIG, CURVE, FINAL_SELECTION, NOTES, PROGRESS, read_config, without_surrogates
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
 from fastes.system.console import losses
@@ -91,6 +92,7 @@ class RunFolder(Callback):
         self._noted: set[str] = set()
         self._failing: set[str] = set()  # files that could not be written at the last try
         self._best: Checkpoint | None = None
+        self._midway = Midway()
         self._saved_at = time.monotonic()
         self.saved_timesteps = 0  # of the checkpoint
         self._log: CsvLog | None = None
@@ -179,6 +181,7 @@ class RunFolder(Callback):
                 file.on_start(model, total_timesteps)
             if self._config:
                 self._note(at_seconds=self._log.seconds)
+            self._midway.on_start(model)
             self.save(model)  # from now on there is something to resume
         except BaseException:
             self._unlock()
@@ -221,6 +224,7 @@ class RunFolder(Callback):
         for file in (*self.files, self._population):
             with self._surviving(file.path.name):
                 file.on_generation(model, record)
+        self._midway.on_generation(model)
         self._note_race(model)
         self.note_losses()
         if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
@@ -285,7 +289,7 @@ class RunFolder(Callback):
                 )
 
     def save(self, model: Model) -> None:
-        """Write the statistics that are still to be written, best.zip if there is a new best, and then the checkpoint.
+        """Write the statistics that are still to be written, new best parameters, the checkpoint, and new ones for midway.zip.
 
         Raises:
             OSError: If a file cannot be written.
@@ -301,6 +305,10 @@ class RunFolder(Callback):
         with interrupts_wait():  # one between the two would leave the number of an older file
             model.save(self.path / CHECKPOINT)
             self.saved_timesteps = model.num_timesteps
+        if self._midway.due is not None:
+            with self._surviving(MIDWAY):
+                write_checkpoint(self.path / MIDWAY, self._midway.due)
+                self._midway.due = None
 
     def save_somewhere(self, model: Model) -> Path:
         """`save` at the end. If that fails, the checkpoint goes to the first other folder that takes it.

@@ -108,7 +108,7 @@ def play_episodes(
     with no_screen() if mode == "rgb_array" else nullcontext():
         env = build_drawn(model, mode)
         try:
-            with video_writer(video, env, on_frame) as writer:
+            with nullcontext() if video is None else video_writer(video, env, on_frame) as writer:
                 if writer is not None:
                     writer.limit(max_frames, max_seconds)
                     if on_start is not None:
@@ -276,12 +276,9 @@ class VideoWriter:
 
 @contextmanager
 def video_writer(
-    video: str | os.PathLike[str] | None, env: Any, on_frame: Callable[[int], object] | None
-) -> Generator[VideoWriter | None, None, None]:
-    """Yield the writer of a video of an environment, None for no video; RenderError if there cannot be such a file."""
-    if video is None:
-        yield None
-        return
+    video: str | os.PathLike[str], env: Any, on_frame: Callable[[int], object] | None
+) -> Generator[VideoWriter, None, None]:
+    """Yield the writer of a video of an environment; RenderError if there cannot be such a file."""
     path = Path(video)
     if path.suffix.lower() not in _CONTAINERS:
         raise RenderError(

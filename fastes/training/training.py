@@ -303,6 +303,12 @@ class Training:
         strategy.restart(of.theta)
         return new._replace(strategy=strategy, normalizer=of.normalizer)
 
+    def as_begun(self) -> Training:
+        """The training with the parameters and statistics of observations that it began with; it keeps its tallies."""
+        theta = self.spec.initial_theta(self.seed)
+        normalizer = ObsNormalizer(self.spec.obs_size, self.settings.obs_clip, self.settings.obs_std_floor)
+        return self.as_evaluated(Snapshot(0, 0, math.nan, 0.0, 0, theta, normalizer))
+
     def solved_by(self, finished: FinishedEvaluation) -> tuple[Training, Update]:
         """The training after theta was proved solved: it goes back to it, and learns no further.
 

@@ -69,7 +69,8 @@ def rows(run: Path) -> list[dict[str, str]]:
 
 def test_train_leaves_a_run_folder(run: Path) -> None:
     names = {path.name for path in run.iterdir() if not path.name.endswith(".bak")}
-    assert names == {"checkpoint.zip", "best.zip", "progress.csv", "population.json", "config.toml", "learning_curve.png"}
+    told = {"progress.csv", "population.json", "config.toml", "learning_curve.png"}
+    assert names == {"checkpoint.zip", "best.zip", "midway.zip", *told}
     assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
 
 

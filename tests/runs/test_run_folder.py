@@ -307,5 +307,5 @@ def test_a_file_system_without_locks_ends_no_training(error: int, tmp_path: Path
     monkeypatch.setattr(fcntl, "flock", refuse)
     assert main([*TRAIN, "--quiet", "--runs", str(tmp_path)]) == 0
     assert {path.name for path in (tmp_path / "CartPole-v1" / "1").iterdir() if not path.name.endswith(".bak")} == {
-        "checkpoint.zip", "best.zip", "progress.csv", "population.json", "config.toml", "learning_curve.png"
+        "checkpoint.zip", "best.zip", "midway.zip", "progress.csv", "population.json", "config.toml", "learning_curve.png"
     }  # fmt: skip
