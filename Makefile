@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help build test test-all sanitize fuzz chaos lint format docs robot bench wheels wheel-aarch64 slim sdist lowest wheel-tools clean
+.PHONY: help build test test-all sanitize fuzz chaos lint format docs pictures bench wheels wheel-aarch64 slim sdist lowest wheel-tools clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -40,8 +40,11 @@ docs: ## remake what is made from the code, and build the site in build/site (ex
 	$(PYTHON) docs/scripts/draw_how_es_works.py
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/site
 
-robot: ## train HalfCheetah-v5 and draw README's picture, two minutes (extras: mujoco, plots)
+pictures: ## draw README's and the pages' pictures, two minutes; Humanoid-v5's of HUMANOID, a run folder (extras: mujoco, plots)
+	$(PYTHON) docs/scripts/draw_architecture.py
+	$(PYTHON) docs/scripts/draw_how_es_works.py
 	$(PYTHON) docs/scripts/draw_robot.py
+	$(if $(HUMANOID),$(PYTHON) docs/scripts/draw_robot.py --env Humanoid-v5 --run $(HUMANOID))
 
 bench: ## kernels and throughput, each against a baseline in the same run
 	$(PYTHON) -m benchmarks.speed.kernels

@@ -1,4 +1,4 @@
-"""Draw docs/pictures/half_cheetah.gif or humanoid.gif: a trained robot runs, the camera follows. `make robot`: the first.
+"""Draw docs/pictures/half_cheetah.gif or humanoid.gif: a trained robot runs, the camera follows. `make pictures`: the first.
 
 python docs/scripts/draw_robot.py                              # trains HalfCheetah-v5 first: a minute or two
 python docs/scripts/draw_robot.py --run runs/HalfCheetah-v5/1  # plays the best.zip of a run folder

@@ -42,6 +42,16 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_BLOCKS = [page for page in PAGES if any(block.run for block in run_blocks.blocks_of(page.read_text(encoding="utf-8")))]
 
 
+def test_make_pictures_draws_every_picture() -> None:
+    """A page's picture that nothing draws cannot be brought up to date. Benchmarks draw those of what they measure."""
+    shown = {path.name for path in (ROOT / "docs").rglob("*") if path.suffix in (".svg", ".gif", ".png")}
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\npictures:")[2].partition("\n\n")[0]
+    scripts = set(re.findall(r"docs/scripts/\w+\.py", recipe))
+    drawn = {name for name in shown if any(name in (ROOT / path).read_text(encoding="utf-8") for path in scripts)}
+    assert {"half_cheetah.gif", "humanoid.gif", "architecture.svg"} <= drawn
+    assert shown - drawn <= {"watch.png"}, "a screenshot"
+
+
 def test_blocks_are_found() -> None:
     text = (
         "a\n\n```python\nx = 1\n```\n<!-- not run: long -->\n```bash\nls\n```\n\n<!-- not run: long -->\n\n```bash\nls\n```\n"

@@ -267,7 +267,7 @@ def test_a_killed_training_leaves_a_checkpoint_and_nothing_else(whole_group: boo
     assert os.listdir(tmp_path) == ["runs"], "nothing in the temporary folder either"
     assert {p.name for p in run.iterdir()} <= {
         "checkpoint.zip", "checkpoint.zip.bak", "best.zip", "best.zip.bak", "midway.zip", "midway.zip.bak",
-        "config.toml", "progress.csv",
+        "config.toml", "progress.csv", "population.json",
     }  # fmt: skip
     with FastES.load(run / "checkpoint.zip", n_workers=0) as model:
         assert model.generation > 0
