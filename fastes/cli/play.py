@@ -56,12 +56,7 @@ def run_play(arguments: argparse.Namespace) -> int:
     from fastes.runs.video import play_episodes
 
     with load_model(arguments, 0) as model, _Drawing(model, arguments.episodes) as drawing:
-        episodes = play_episodes(
-            model,
-            arguments.episodes,
-            render=arguments.render,
-            **_of_video(arguments, drawing),
-        )
+        episodes = play_episodes(model, arguments.episodes, render=arguments.render, **_of_video(arguments, drawing))
         for seed, episode_return, length, _ in episodes:
             drawing.write(f"env seed {seed}: return {episode_return:.2f}, {length} steps")
     drawing.end()
@@ -108,9 +103,10 @@ def _stages(arguments: argparse.Namespace, opened: ExitStack) -> list[Stage]:
     trained, untrained = (opened.enter_context(load_file(path, arguments, 0)) for _ in range(2))
     untrained.training = untrained.training.as_begun()
     stages = [Stage("untrained", untrained), Stage(_LABELS.get(path.name, "trained"), trained)]
-    between = path.with_name(MIDWAY)
-    if path.name not in RUN_FILES or not between.is_file():
-        print(f"{path.parent} has no {MIDWAY}, which trainings write: the stages are untrained and {stages[-1].label}")
+    between, of_run = path.with_name(MIDWAY), path.name in RUN_FILES
+    if not of_run or not between.is_file():
+        reason = f"{path.parent} has no {MIDWAY}, which trainings write" if of_run else f"{path} is no run folder"
+        print(f"{reason}: the stages are untrained and {stages[-1].label}")
         return stages
     midway = opened.enter_context(load_file(between, arguments, 0))
     number = trained.selection.present.number

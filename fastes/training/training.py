@@ -304,7 +304,7 @@ class Training:
         return new._replace(strategy=strategy, normalizer=of.normalizer)
 
     def as_begun(self) -> Training:
-        """The training with the parameters and statistics of observations that it began with; it keeps its tallies."""
+        """The training with the parameters that its seed gives, and no statistics of observations; it keeps its tallies."""
         theta = self.spec.initial_theta(self.seed)
         normalizer = ObsNormalizer(self.spec.obs_size, self.settings.obs_clip, self.settings.obs_std_floor)
         return self.as_evaluated(Snapshot(0, 0, math.nan, 0.0, 0, theta, normalizer))
