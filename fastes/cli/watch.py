@@ -6,8 +6,11 @@ import argparse
 import contextlib
 import warnings
 import webbrowser
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from fastes.cli.stop_on_signal import StopOnSignal
 
 if TYPE_CHECKING:
     from fastes.watch.server import WatchServer
@@ -25,7 +28,7 @@ def add_watch(commands: Any) -> None:
         "race of recipes, settings, and videos on demand. It reads run folders and changes nothing. Only this machine can open "
         "it.",
     )
-    watch.set_defaults(command="watch", env=None)
+    watch.set_defaults(command="watch")
     watch.add_argument(
         "runs",
         nargs="*",
@@ -35,11 +38,12 @@ def add_watch(commands: Any) -> None:
         help="run folders, or folders of them (default: runs)",
     )
     watch.add_argument("--port", type=int, help=f"of the page (default: {PORT}, or the next one that is free)")
+    watch.add_argument("--env", metavar="MODULE:ID", help="environment of videos, if it is your own: as of fastes play")
     watch.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
 def run_watch(arguments: argparse.Namespace) -> int:
-    from fastes.watch.videos import Videos
+    from fastes.watch.videos import Videos, play_command
 
     if arguments.port is not None and not 0 <= arguments.port < 65536:
         raise ValueError(f"--port {arguments.port}: expected a number up to 65535, or 0 for any port that is free")
@@ -48,7 +52,11 @@ def run_watch(arguments: argparse.Namespace) -> int:
             raise ValueError(f"{path} is a file: expected a run folder, or a folder of them")
         if not path.exists():
             warnings.warn(f"{path} does not exist yet: the page shows its runs once it does", stacklevel=2)
-    with contextlib.closing(Videos()) as videos, _open_server(arguments.runs, arguments.port, videos) as server:
+    command = partial(play_command, env=arguments.env or "")
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(StopOnSignal()).training_has_ended()  # Ctrl-C has nothing to wait for
+        videos = opened.enter_context(contextlib.closing(Videos(command)))
+        server = opened.enter_context(_open_server(arguments.runs, arguments.port, videos))
         print(f"{server.address} shows {', '.join(map(str, arguments.runs))}; Ctrl-C ends it", flush=True)
         if arguments.open:
             webbrowser.open(server.address)

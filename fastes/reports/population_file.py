@@ -16,7 +16,7 @@ from fastes.training.record import Record
 
 POPULATION = "population.json"
 SECONDS = 1.0  # between two writes
-_MOST_BINS, _PER_BIN = 40, 4  # bins of a histogram; candidates in each on average, at least
+MOST_BINS, _PER_BIN = 40, 4  # bins of a histogram; candidates in each on average, at least
 
 
 class PopulationFile(Callback):
@@ -61,7 +61,7 @@ def histogram(returns: list[float]) -> dict[str, object] | None:
         return None
     if not high > low:
         low, high = low - 0.5, high + 0.5
-    bins = min(max(finite.size // _PER_BIN, 5), _MOST_BINS)
+    bins = min(max(finite.size // _PER_BIN, 5), MOST_BINS)
     try:
         counts, _ = np.histogram(finite, bins, (low, high))
     except ValueError:  # numbers so large that none lie between them

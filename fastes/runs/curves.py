@@ -152,8 +152,6 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
     known = np.isfinite(steps) & np.isfinite(returns)
     trials = np.array(columns["trial"])[known]
     at, returns, trials = _with_last(at[known], returns[known], trials, noted.get("last_evaluation"))
-    left_out = _OF_THE_END if _follows_budget(settings) else (*_OF_THE_END, "total_timesteps")
-    alike = {key: value for key, value in settings.items() if key not in left_out}
     return Curve(
         f"{noted.get('env', (shown or run).name)}, seed {noted.get('seed', '?')} ({shown or run})",
         at,
@@ -162,14 +160,20 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         trials,
         tuple(RungEnd(rung.at, rung.winner) for rung in rungs),
         recipes_in(rungs),
-        (*told.values(), alike) if settings else None,
+        seeds_share(**told, settings=settings) if settings else None,
         _outcome(noted, steps),
         {**told, **flat_settings(settings)},
         np.stack([steps, passed])[:, np.isfinite(steps)],
     )
 
 
-def _follows_budget(settings: dict[str, Any]) -> bool:
+def seeds_share(env: object, env_kwargs: object, settings: Mapping[str, Any]) -> tuple[object, object, dict[str, Any]]:
+    """Return what runs have in common that differ in their seeds alone."""
+    left_out = _OF_THE_END if _follows_budget(settings) else (*_OF_THE_END, "total_timesteps")
+    return env, env_kwargs, {key: value for key, value in settings.items() if key not in left_out}
+
+
+def _follows_budget(settings: Mapping[str, Any]) -> bool:
     """Return whether the budget decides more than when training ends."""
     schedules = any(isinstance(settings.get(name), str) for name in SCHEDULES)
     return schedules or _number(settings.get("trials"), 1) > 1

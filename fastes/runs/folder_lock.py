@@ -75,9 +75,15 @@ def holder_of(folder: Path) -> int:
 
 def _holder(inode: int) -> int:
     """Return the id of the process that has a lock on an inode; 0 if it is not known."""
+    return holders().get(inode, 0)
+
+
+def holders() -> dict[int, int]:
+    """Return the id of the process that has a lock on each inode, without touching any; empty if the system does not tell."""
+    found: dict[int, int] = {}
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/locks").read_text().splitlines():
             fields = line.split()  # 1: FLOCK ADVISORY WRITE pid major:minor:inode first last
-            if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
-                return max(0, int(fields[4]))
-    return 0
+            if fields[1] == "FLOCK":
+                found.setdefault(int(fields[5].rpartition(":")[2]), max(0, int(fields[4])))
+    return found

@@ -221,9 +221,11 @@ class RunFolder(Callback):
         assert self._log is not None
         with self._surviving(PROGRESS):
             self._log.write(record)
-        for file in (*self.files, self._population):
+        for file in self.files:
             with self._surviving(file.path.name):
                 file.on_generation(model, record)
+        with contextlib.suppress(OSError):  # it is for display alone
+            self._population.on_generation(model, record)
         self._midway.on_generation(model)
         self._note_race(model)
         self.note_losses()
@@ -236,9 +238,11 @@ class RunFolder(Callback):
         if model.unreported_record is not None and self._log is not None:
             with self._surviving(PROGRESS):
                 self._log.write(model.unreported_record)
-        for file in (*self.files, self._population):
+        for file in self.files:
             with self._surviving(file.path.name):
                 file.on_end(model)
+        with contextlib.suppress(OSError):
+            self._population.on_end(model)
         if self._config and self._log is not None:
             self._note(seconds=self._log.seconds)
         self._note_race(model)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fastes.runs.run_config import number_in
+
 
 class NotedRung(NamedTuple):
     """The end of a rung.
@@ -76,4 +78,5 @@ def _trial_number(text: str) -> int:
 
 
 def _number(value: object, otherwise: float) -> float:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else otherwise
+    found = number_in({"value": value}, "value")
+    return otherwise if found is None else found

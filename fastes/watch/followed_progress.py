@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,12 +14,13 @@ import numpy as np
 from fastes.watch.thinned import Cursor, Numbers, Thinned
 
 EVALUATION = ("eval_return",)
-GENERATION = ("return_mean", "return_max", "episode_length", "sigma", "learning_rate", "steps_per_second", "utilisation")
+GENERATION = ("return_mean", "steps_per_second", "utilisation")
 _READ = ("generation", "timesteps", "seconds", "eval_generation", "eval_at", "trial", *EVALUATION, *GENERATION)
 _AT = {name: number for number, name in enumerate(_READ)}
 _POSITIONS = 2  # timesteps, seconds
 _PIECE = 2**22  # bytes at a time
 _MOST_TRIALS = 64  # that a page shows
+_TAIL = 512  # bytes before the unread ones, by which a file that was written anew is recognised
 
 
 class TrialCurve:
@@ -54,29 +56,27 @@ class FollowedProgress:
 
     Attributes:
         trials: Number of each trial, from 1 -> its curve.
-        reading: How often the file was read from its start.
+        reading: Differs if the file was read from its start again, also by another server.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self.reading = path, 0
+        self._path = path
         self._begin()
 
     def _begin(self) -> None:
         self.trials: dict[int, TrialCurve] = {}
         self._columns: list[int] | None = None  # of _READ in the file, -1 for those that it lacks
-        self._width, self._offset, self._inode, self._start = 0, 0, 0, b""
-        self.reading += 1
+        self._width, self._offset, self._tail, self.reading = 0, 0, b"", secrets.token_hex(8)
 
     def update(self) -> None:
         """Read the rows that were added; OSError if the file cannot be read."""
         if not self._path.is_file():  # a folder, or a pipe, on which reading would wait
             raise FileNotFoundError(f"{self._path} is no file")
         with open(self._path, "rb") as file:
-            now = os.fstat(file.fileno())
-            if self._offset and (now.st_ino != self._inode or now.st_size < self._offset):
+            file.seek(self._offset - len(self._tail))
+            if file.read(len(self._tail)) != self._tail:  # a training that was resumed, or another one
                 self._begin()
-            self._inode = now.st_ino
-            file.seek(self._offset)
+                file.seek(0)
             while self._read_piece(file):
                 pass
 
@@ -88,6 +88,7 @@ class FollowedProgress:
             return False
         file.seek(whole - len(piece), os.SEEK_CUR)
         self._offset += whole
+        self._tail = (self._tail + piece[:whole])[-_TAIL:]
         self._take(piece[:whole])
         return True
 
@@ -115,6 +116,18 @@ class FollowedProgress:
             trials[str(number)] = {name: _part(table, Cursor(*own)) for name, table, own in parts}
         now = {str(number): (curve.evaluations.cursor, curve.generations.cursor) for number, curve in self.trials.items()}
         return {"trials": trials, "cursor": {"reading": self.reading, "trials": now}}
+
+
+def checked_cursor(found: object) -> dict[str, Any]:
+    """Return JSON values as a cursor for `since`; ValueError for anything else."""
+    trials = found.get("trials", {}) if isinstance(found, dict) else None
+    if not isinstance(found, dict) or not isinstance(trials, dict):
+        raise ValueError(f"{str(found)[:100]} is no cursor")
+    for parts in trials.values():
+        pairs = parts if isinstance(parts, list) and len(parts) == 2 else [None]
+        if not all(isinstance(pair, list) and len(pair) == 2 and all(type(n) is int for n in pair) for pair in pairs):
+            raise ValueError(f"{str(parts)[:100]} is no part of a cursor")
+    return found
 
 
 def _part(table: Thinned, cursor: Cursor) -> dict[str, Any]:

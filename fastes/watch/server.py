@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from fastes.watch.followed_progress import checked_cursor
 from fastes.watch.videos import Videos
 from fastes.watch.watched_runs import WatchedRuns
 
@@ -65,6 +66,9 @@ class WatchServer(ThreadingHTTPServer):
         self.page = {path: ((folder / name).read_bytes(), kind) for path, (name, kind) in _PAGE.items()}
         super().__init__(("127.0.0.1", port), _Answer)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks off: the console stays quiet."""
+
     @property
     def address(self) -> str:
         """The address to type into a browser."""
@@ -110,13 +114,18 @@ class _Answer(BaseHTTPRequestHandler):
             self._send(refused.status, refused.words.encode(), "text/plain; charset=utf-8")
         except (BrokenPipeError, ConnectionResetError, TimeoutError):  # the browser has gone
             self.close_connection = True
+        except Exception as error:  # a file that nobody thought of must not end the page
+            self.close_connection = True
+            words = f"{type(error).__name__}: {error}"[:500]
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, words.encode(errors="replace"), "text/plain; charset=utf-8")
 
     def _check_origin(self) -> None:
         """Refuse what a page of another site asks, through a name of its own or by a link."""
         host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
         if host not in _HOSTS:
             raise _Refused(HTTPStatus.FORBIDDEN, f"this page is at {self.server.address}")
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+        is_link = self.path == "/" and self.headers.get("Sec-Fetch-Mode") == "navigate"  # a click on the address elsewhere
+        if not is_link and self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
             raise _Refused(HTTPStatus.FORBIDDEN, "another site may not ask for this")
         origin = self.headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc != self.headers.get("Host"):
@@ -126,19 +135,19 @@ class _Answer(BaseHTTPRequestHandler):
 
     def _runs(self, query: dict[str, str]) -> None:
         """/runs?since=REVISION"""
-        since = query.get("since", "0")
-        self._send_json(self.server.runs.rows_since(int(since) if since.isdecimal() and len(since) < 10 else 0))
+        self._send_json(self.server.runs.rows_since(query.get("since", "")))
 
     def _run(self, query: dict[str, str]) -> None:
         """/run?name=RUN&cursor=JSON"""
         name, text = query.get("name", ""), query.get("cursor", "{}")
         try:
-            cursor = json.loads(text) if len(text) < _MOST_CURSOR else {}
+            cursor = checked_cursor(json.loads(text) if len(text) < _MOST_CURSOR else None)
+        except (ValueError, RecursionError):
+            raise _Refused(HTTPStatus.BAD_REQUEST, "this is no cursor of this page") from None
+        try:
             found = self.server.runs.run_since(name, cursor)
         except KeyError:
             raise _Refused(HTTPStatus.NOT_FOUND, "there is no such run") from None
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "this is no cursor of this page") from None
         self._send_json(found)
 
     def _path_of(self, query: dict[str, str]) -> Path:
@@ -164,7 +173,10 @@ class _Answer(BaseHTTPRequestHandler):
         file = self.server.videos.file_of(self._path_of(query), int(number)) if known else None
         if file is None:
             raise _Refused(HTTPStatus.NOT_FOUND, "there is no such video")
-        content = file.read_bytes()
+        try:
+            content = file.read_bytes()
+        except OSError:  # drawn again meanwhile
+            raise _Refused(HTTPStatus.NOT_FOUND, "there is no such video") from None
         asked = _RANGE.fullmatch(self.headers.get("Range", ""))
         if asked is None:
             self._send(HTTPStatus.OK, content, "video/mp4", {"Accept-Ranges": "bytes"})

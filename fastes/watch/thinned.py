@@ -24,16 +24,14 @@ class Thinned:
     """Rows in buckets of equal width: while all fit, one row each; then 2, 4, 8, ... rows. No row is left out.
 
     Args:
-        positions: Columns of which a bucket has the last value, such as steps; those after them are values, of which it has
-            the mean, the least and the most, without NaN.
-        values: Number of these.
+        positions: Columns of which a bucket has the last value, such as steps; it has the mean of the others, without NaN.
+        values: Number of the others.
     """
 
     def __init__(self, positions: int, values: int) -> None:
         self._positions, self.width, self.rows = positions, 1, 0
         self._last = np.zeros((MOST_BUCKETS, positions))
         self._sum, self._count = np.zeros((MOST_BUCKETS, values)), np.zeros((MOST_BUCKETS, values))
-        self._least, self._most = np.full((MOST_BUCKETS, values), np.inf), np.full((MOST_BUCKETS, values), -np.inf)
 
     @property
     def buckets(self) -> int:
@@ -49,8 +47,6 @@ class Thinned:
         self._last[into] = rows[:, : self._positions]
         np.add.at(self._sum, into, np.where(known, values, 0.0))
         np.add.at(self._count, into, known)
-        np.minimum.at(self._least, into, np.where(known, values, np.inf))
-        np.maximum.at(self._most, into, np.where(known, values, -np.inf))
         self.rows += len(rows)
 
     def _widen(self) -> None:
@@ -59,31 +55,30 @@ class Thinned:
         odd = np.minimum(2 * np.arange(half) + 1, max(used - 1, 0))  # the last one may have no partner
         self._last[:half] = self._last[odd]
         self._sum[:half], self._count[:half] = self._sum[::2] + self._sum[1::2], self._count[::2] + self._count[1::2]
-        self._least[:half] = np.minimum(self._least[::2], self._least[1::2])
-        self._most[:half] = np.maximum(self._most[::2], self._most[1::2])
         self._sum[half:] = self._count[half:] = 0.0
-        self._least[half:], self._most[half:] = np.inf, -np.inf
         self.width *= 2
 
     def since(self, cursor: Cursor) -> tuple[int, list[list[float | None]]]:
         """The buckets that a reader lacks.
 
         Returns:
-            The first one's number, and a row for each: positions, then mean, least and most of each value, None if unknown.
+            The first one's number, and a row for each: positions, then means, None if unknown.
         """
         first = max(0, cursor.buckets - 1) if cursor.width == self.width else 0  # the last one may have grown
         part = slice(first, self.buckets)
         count, known = self._count[part], self._count[part] > 0
         mean = np.divide(self._sum[part], count, out=np.full(count.shape, np.nan), where=known)
-        each = np.stack([mean, self._least[part], self._most[part]], axis=2)
-        values = each.reshape(len(each), 3 * count.shape[1]).tolist()
-        positions = self._last[part].tolist()
-        return first, [[*at, *map(_rounded, row)] for at, row in zip(positions, values, strict=True)]
+        rows = zip(self._last[part].tolist(), mean.tolist(), strict=True)
+        return first, [[*map(_finite, at), *map(_rounded, values)] for at, values in rows]
 
     @property
     def cursor(self) -> Cursor:
         """The cursor of a reader that has all."""
         return Cursor(self.width, self.buckets)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _rounded(value: float) -> float | None:

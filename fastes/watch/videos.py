@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +18,8 @@ from typing import Any, NamedTuple
 from fastes.checkpoints.locate import RUN_FILES
 
 SECONDS = 20.0  # of a video
+MOST_SECONDS = 180.0  # until one that is drawn is given up
+_NICE = 10  # below trainings
 _MOST_KEPT = 16
 _MOST_WORDS = 500  # characters of an error
 
@@ -26,17 +32,20 @@ class Video(NamedTuple):
         file: The mp4.
         process: The child that draws it; None once it has ended.
         error: Its last words if it failed.
+        until: time.monotonic() at which it is given up.
     """
 
     of: tuple[int, int]
     file: Path
     process: subprocess.Popen[bytes] | None = None
     error: str = ""
+    until: float = math.inf
 
 
-def play_command(run: Path, file: Path) -> list[str]:
-    """The command that draws a video."""
-    return [sys.executable, "-m", "fastes", "play", str(run), "--video", str(file), "--max-seconds", str(SECONDS)]
+def play_command(run: Path, file: Path, env: str = "") -> list[str]:
+    """The command that draws a video. env: as of `fastes play --env`, '' for none."""
+    command = [sys.executable, "-m", "fastes", "play", str(run.absolute()), "--video", str(file), "--max-seconds", str(SECONDS)]
+    return [*command, "--env", env] if env else command
 
 
 class Videos:
@@ -57,13 +66,21 @@ class Videos:
         """Return the state of a run's video, as JSON values.
 
         `state` is "none", "drawing", "ready" or "failed", `newest` says whether it is of the run's present policy, `number`
-        differs from that of earlier videos, `error` is what a failed attempt said, and `has_policy` says whether there is
-        something to draw.
+        differs from that of earlier videos, `error` is what a failed attempt said, `has_policy` says whether there is
+        something to draw, and `busy` whether another run's video is being drawn.
         """
         with self._lock:
             self._note_ended()
             video, policy = self._videos.get(run), _policy_of(run)
-            known = {"state": "none", "newest": False, "number": 0, "error": "", "has_policy": policy is not None}
+            is_busy = any(other.process for path, other in self._videos.items() if path != run)
+            known = {
+                "state": "none",
+                "newest": False,
+                "number": 0,
+                "error": "",
+                "has_policy": policy is not None,
+                "busy": is_busy,
+            }
             if video is None:
                 return known
             state = "drawing" if video.process else "failed" if video.error else "ready"
@@ -82,10 +99,16 @@ class Videos:
             log = open(file.with_suffix(".log"), "wb")  # noqa: SIM115
             with log:
                 process = subprocess.Popen(
-                    self._command(run, file), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                    self._command(run, file),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # Ctrl-C is the server's, which ends all that the child began
                 )
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
             self._forget(run)
-            self._videos[run] = Video(of, file, process)
+            self._videos[run] = Video(of, file, process, until=time.monotonic() + MOST_SECONDS)
             while len(self._videos) > _MOST_KEPT:
                 self._forget(next(iter(self._videos)))
             return True
@@ -103,14 +126,17 @@ class Videos:
         with self._lock:
             for video in self._videos.values():
                 if video.process is not None:
-                    video.process.kill()
-                    video.process.wait()
+                    _end(video.process)
             self._videos.clear()
             self._folder.cleanup()
 
     def _note_ended(self) -> None:
         for run, video in self._videos.items():
-            if video.process is not None and (status := video.process.poll()) is not None:
+            if video.process is not None and time.monotonic() > video.until:
+                _end(video.process)
+                error = f"it was not done after {MOST_SECONDS:.0f} s"
+                self._videos[run] = video._replace(process=None, error=error)
+            elif video.process is not None and (status := video.process.poll()) is not None:
                 error = "" if status == 0 and video.file.is_file() else _last_words(video.file.with_suffix(".log"), status)
                 self._videos[run] = video._replace(process=None, error=error)
 
@@ -119,6 +145,13 @@ class Videos:
         if video is not None:
             for file in (video.file, video.file.with_suffix(".log")):
                 file.unlink(missing_ok=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a child and all processes that it began, and wait for it."""
+    with contextlib.suppress(OSError):  # it has ended by itself
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _policy_of(run: Path) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import secrets
 import threading
 import time
 from collections import deque
@@ -13,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastes.reports.population_file import POPULATION
-from fastes.runs.curves import DEPTH, runs_in
-from fastes.runs.overview import RUNNING, UNREADABLE, Overview, read_overview
-from fastes.runs.run_config import CONFIG, PROGRESS, read_config
+from fastes.reports.population_file import MOST_BINS, POPULATION
+from fastes.runs.curves import DEPTH, runs_in, seeds_share
+from fastes.runs.folder_lock import holders
+from fastes.runs.overview import UNREADABLE, Overview, read_overview
+from fastes.runs.run_config import CONFIG, PROGRESS, number_in, read_config
 from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.watch.followed_progress import FollowedProgress
 
@@ -42,7 +44,7 @@ class WatchedRuns:
         self._rows: dict[str, dict[str, Any]] = {}
         self._stamps: dict[str, object] = {}
         self._changed: dict[str, int] = {}  # name -> the revision in which it changed, or went
-        self._revision = 0
+        self._revision, self._server = 0, secrets.token_hex(8)
         self._followed: dict[str, FollowedProgress] = {}  # the one that was asked for last is the last
 
     def path_of(self, name: str) -> Path:
@@ -51,15 +53,20 @@ class WatchedRuns:
             self._search()
             return self._found[name]
 
-    def rows_since(self, revision: int) -> dict[str, Any]:
-        """Return the news in the table of runs since a revision, as JSON values. `complete` is false if more is to be read."""
+    def rows_since(self, revision: str) -> dict[str, Any]:
+        """Return the news in the table of runs, as JSON values. `complete` is false if more is to be read.
+
+        Args:
+            revision: That of the last answer; everything is new for one of another server, or any other text.
+        """
         with self._lock:
             self._search()
             complete = self._read_changed()
-            known = revision if 0 <= revision <= self._revision else 0
+            server, _, number = revision.partition(".")
+            known = int(number) if server == self._server and number.isdecimal() and len(number) < 16 else 0
             changed = [name for name, at in self._changed.items() if at > known]
             return {
-                "revision": self._revision,
+                "revision": f"{self._server}.{self._revision}",
                 "anew": known == 0,
                 "changed": [self._rows[name] for name in changed if name in self._rows],
                 "gone": [name for name in changed if name not in self._rows],
@@ -84,7 +91,7 @@ class WatchedRuns:
             curves = followed.since(cursor)
         overview = read_overview(path)
         config = {} if overview.status == UNREADABLE else _config_of(path)
-        row = {**_row(name, overview), "settings": {key: str(value) for key, value in overview.settings.items()}}
+        row = {**_row(name, overview), "settings": _settings_of(overview), "group": _group_of(overview)}
         return {**curves, **row, **_trials_of(config), "population": _population_of(path)}
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -103,15 +110,15 @@ class WatchedRuns:
 
     def _read_changed(self) -> bool:
         """Read the runs that have changed; False if the time for it was over before all were read."""
-        ends = time.monotonic() + SPENT_SECONDS
+        ends, locked = time.monotonic() + SPENT_SECONDS, holders()
         self._waiting = self._waiting or deque(self._found)
         while self._waiting:
             name = self._waiting.popleft()
             path, before = self._found.get(name), self._rows.get(name)
             if path is None:
                 continue
-            stamp = _stamp(path)
-            if before is not None and stamp == self._stamps[name] and before["status"] != RUNNING:
+            stamp = _stamp(path, locked)
+            if before is not None and stamp == self._stamps[name]:
                 continue
             self._stamps[name] = stamp
             row = _row(name, read_overview(path))
@@ -127,9 +134,11 @@ class WatchedRuns:
         self._changed[name] = self._revision
 
 
-def _stamp(path: Path) -> object:
-    """Differs if a run's files have changed."""
-    stats = []
+def _stamp(path: Path, locked: Mapping[int, int]) -> object:
+    """Differs if a run's files have changed, or if a training has begun or ended. locked: inodes of folders that train."""
+    stats: list[object] = []
+    with contextlib.suppress(OSError):
+        stats.append(os.stat(path).st_ino in locked)
     for name in (CONFIG, PROGRESS):
         with contextlib.suppress(OSError):
             found = os.stat(path / name)
@@ -146,6 +155,17 @@ def _row(name: str, overview: Overview) -> dict[str, Any]:
     score = overview.best if result is None else result.mean
     shown = {key: getattr(overview, key) for key in _SHOWN}
     return {"name": name, **shown, "score": score, "result": None if result is None else result._asdict()}
+
+
+def _settings_of(overview: Overview) -> dict[str, str]:
+    """Return the settings as text, after the arguments of the environment, if there are any."""
+    told = {**({"env_kwargs": overview.env_kwargs} if overview.env_kwargs else {}), **overview.settings}
+    return {key: str(value) for key, value in told.items()}
+
+
+def _group_of(overview: Overview) -> str:
+    """Return a text that runs share if they differ in their seeds alone."""
+    return json.dumps(seeds_share(overview.env, overview.env_kwargs, overview.settings), default=str, sort_keys=True)
 
 
 def _config_of(path: Path) -> dict[str, Any]:
@@ -173,13 +193,9 @@ def _population_of(path: Path) -> Any:
         found = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    return found if _is_population(found) else None
-
-
-def _is_population(found: object) -> bool:
-    if not isinstance(found, dict):
-        return False
-    numbers = [found.get(name) for name in ("generation", "low", "high")]
-    counts = found.get("counts")
-    numbers += counts if isinstance(counts, list) and counts else [None]
-    return all(isinstance(number, (int, float)) and math.isfinite(number) for number in numbers)
+    counts = found.get("counts") if isinstance(found, dict) else None
+    if not isinstance(counts, list) or not 0 < len(counts) <= MOST_BINS:
+        return None
+    known = {name: number_in(found, name) for name in ("generation", "low", "high")}
+    bins = [number_in({"count": count}, "count") for count in counts]
+    return None if None in (*known.values(), *bins) else {**known, "counts": bins}

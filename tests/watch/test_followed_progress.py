@@ -51,7 +51,7 @@ def test_evaluations_are_where_their_parameters_were(file: Path) -> None:
     file.write_text("\n".join([HEAD, *rows, ""]))
     followed = FollowedProgress(file)
     followed.update()
-    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[40.0, 4.0, 7.0, 7.0, 7.0], [300.0, 6.0, 8.0, 8.0, 8.0]]
+    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[40.0, 4.0, 7.0], [300.0, 6.0, 8.0]]
 
 
 def test_damaged_rows_are_left_out(file: Path) -> None:
@@ -82,7 +82,7 @@ def test_columns_of_another_version(file: Path) -> None:
     file.write_text("generation,eval_generation,eval_return\n1,1,5.0\n")
     followed = FollowedProgress(file)
     followed.update()
-    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[0.0, 0.0, 5.0, 5.0, 5.0]]
+    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[0.0, 0.0, 5.0]]
 
 
 def test_a_file_without_what_is_needed(file: Path) -> None:
@@ -104,8 +104,35 @@ def test_a_file_that_was_replaced_is_read_from_its_start(file: Path, tmp_path: P
     os.replace(other, file)
     followed.update()
     news = followed.since(cursor)
-    assert news["cursor"]["reading"] > cursor["reading"]
+    assert news["cursor"]["reading"] != cursor["reading"]
     assert [row[0] for row in news["trials"]["1"]["generations"]["rows"]] == [100.0, 222.0, 300.0, 400.0]
+
+
+def test_a_file_that_was_written_anew_in_its_place_is_read_from_its_start(file: Path) -> None:
+    """As when a run folder was deleted and the next training got the same inode, or when a copy was copied over it."""
+    file.write_text("\n".join([HEAD, *(line(n, return_mean=1.0) for n in range(1, 31)), ""]))
+    followed = FollowedProgress(file)
+    followed.update()
+    with open(file, "r+") as out:
+        out.write("\n".join([HEAD, *(line(n, return_mean=2.0) for n in range(1, 41)), ""]))
+    followed.update()
+    assert [row[2] for row in followed.since({})["trials"]["1"]["generations"]["rows"]] == [2.0] * 40
+
+
+def test_a_cursor_of_another_server_is_none_of_this_one(file: Path) -> None:
+    file.write_text("\n".join([HEAD, line(1), line(2), ""]))
+    first = FollowedProgress(file)
+    first.update()
+    second = FollowedProgress(file)
+    second.update()
+    assert len(second.since(first.since({})["cursor"])["trials"]["1"]["generations"]["rows"]) == 2
+
+
+def test_numbers_without_end_are_left_out(file: Path) -> None:
+    file.write_text("\n".join([HEAD, line(1, seconds=1e308), line(2, seconds=1e308), ""]))
+    followed = FollowedProgress(file)
+    followed.update()
+    assert [row[1] for row in followed.since({})["trials"]["1"]["generations"]["rows"]] == [1e308, None]
 
 
 def test_each_trial_has_a_curve(file: Path) -> None:

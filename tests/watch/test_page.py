@@ -20,6 +20,7 @@ from processes import environment, fastes_command, wait_until
 from written_runs import progress_line, write_progress, write_run
 
 from fastes.reports.csv_log import read_progress
+from fastes.runs.folder_lock import FolderLock
 from fastes.watch import watched_runs
 from fastes.watch.server import WatchServer
 from fastes.watch.videos import Videos
@@ -42,6 +43,9 @@ TRAIN = ["train", "CartPole-v1", *SMALL, "--total-timesteps"]
 
 class Page:
     """A browser with the page for some runs."""
+
+    server: WatchServer
+    is_damaged = False
 
     def __init__(self, browser: webdriver.Chrome, address: str) -> None:
         self.browser, self.address = browser, address
@@ -100,8 +104,10 @@ def page(root: Path, browser: webdriver.Chrome) -> Iterator[Page]:
     with WatchServer([root], 0, videos) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield (page := Page(browser, server.address))
-        left = [error for error in page.errors if "ERR_" not in error]
+        page = Page(browser, server.address)
+        page.server = server
+        yield page
+        left = [] if page.is_damaged else [error for error in page.errors if "ERR_" not in error]
         browser.get("about:blank")
         server.shutdown()
         thread.join()
@@ -168,6 +174,52 @@ def test_a_run_grows_and_is_torn_and_goes(page: Page, root: Path) -> None:
     assert page.js("runs.get(chosen[0]).generations") == 15
     shutil.rmtree(run)
     page.until("table.size === 0 && document.getElementById('view').hidden", "the run is gone")
+
+
+def test_the_histogram_moves_with_the_population(page: Page, root: Path) -> None:
+    run = write_run(root / "CartPole-v1" / "1")
+    (run / "population.json").write_text('{"generation": 1, "low": 8, "high": 40, "counts": [1, 2]}')
+    page.open()
+    page.until("charts.population.plot?.scales.x.max === 40", "the first population is shown")
+    (run / "population.json").write_text('{"generation": 9, "low": 200, "high": 500, "counts": [3, 4]}')
+    page.js("update()")
+    page.until(
+        "charts.population.plot.scales.x.min === 200 && charts.population.plot.scales.x.max === 500", "the next one is shown"
+    )
+
+
+def test_a_row_stays_in_its_place_while_runs_write(page: Page, root: Path) -> None:
+    locks = [FolderLock(write_run(root / "CartPole-v1" / str(number), noted={"finished": False})) for number in range(3)]
+    for lock in locks:
+        lock.take()
+    page.open()
+    page.until("document.querySelectorAll('.status-running').length === 3", "all are running")
+    page.js("document.querySelectorAll('#runs tbody button')[1].focus()")
+    write_progress(locks[2].folder, [progress_line(number) for number in range(1, 41)])
+    page.until("document.querySelectorAll('#runs tbody tr')[2].cells[4].textContent === '4k'", "the last one has grown")
+    assert page.js("document.activeElement.textContent").endswith("/1")
+    for lock in locks:
+        lock.release()
+
+
+def test_a_damaged_run_stops_no_other(page: Page, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, damaged = (write_run(root / "CartPole-v1" / name) for name in ("whole", "damaged"))
+
+    known = page.server.runs.run_since
+
+    def run_since(name: str, cursor: Any) -> dict[str, Any]:
+        if page.is_damaged and name == str(damaged):
+            raise ZeroDivisionError("a number of a file")
+        return known(name, cursor)
+
+    monkeypatch.setattr(page.server.runs, "run_since", run_since)
+    page.open(str(whole), str(damaged))
+    page.until("charts.returns.plot", "both are shown")
+    page.is_damaged = True
+    write_progress(whole, [progress_line(number) for number in range(1, 41)])
+    page.js("update()")
+    page.until(f"runs.get({json.dumps(str(whole))}).generations === 40", "the other one goes on")
+    assert "damaged: ZeroDivisionError" in page.browser.find_element(By.ID, "connection").text
 
 
 def test_seeds_are_one_line_with_a_range(page: Page, root: Path) -> None:

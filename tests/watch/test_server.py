@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -11,9 +14,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from processes import alive, children, wait_until
+from processes import alive, children, environment, wait_until
 from written_runs import write_run
 
+from fastes.watch import videos as of_videos
 from fastes.watch.server import WatchServer
 from fastes.watch.videos import Videos
 
@@ -88,6 +92,21 @@ def test_pages_of_other_sites_are_refused(server: WatchServer, path: str, header
     assert ask(server, path, **headers)[0] == 403
 
 
+def test_a_link_to_the_page_may_be_anywhere(server: WatchServer) -> None:
+    link = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}
+    assert ask(server, "/", **link)[0] == 200
+    assert ask(server, "/runs", **link)[0] == 403
+
+
+def test_what_nobody_thought_of_ends_no_connection(server: WatchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a number of a file")
+
+    monkeypatch.setattr(server.runs, "rows_since", fail)
+    status, words, _ = ask(server, "/runs")
+    assert (status, words) == (500, b"ZeroDivisionError: a number of a file")
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "localhost:8000"])
 def test_its_own_names_are_taken_also_through_a_tunnel(server: WatchServer, host: str) -> None:
     assert ask(server, "/runs", Host=host)[0] == 200
@@ -144,7 +163,7 @@ def test_a_video_is_drawn_once_it_is_asked_for(server: WatchServer, run: Path) -
     assert state()["state"] == "none"
     assert json.loads(ask(server, f"/video?name={name}", "POST")[1])["began"] is True
     wait_until(lambda: state()["state"] == "ready", "the video is ready")
-    assert state() == {"state": "ready", "newest": True, "number": 1, "error": "", "has_policy": True}
+    assert state() == {"state": "ready", "newest": True, "number": 1, "error": "", "has_policy": True, "busy": False}
     status, content, headers = ask(server, f"/video.mp4?name={name}&number=1")
     assert (status, content, headers["Content-Type"]) == (200, bytes(range(100)), "video/mp4")
     status, content, headers = ask(server, f"/video.mp4?name={name}&number=1", Range="bytes=90-")
@@ -177,6 +196,44 @@ def test_one_video_at_a_time_and_none_outlives_the_server(run: Path, tmp_path: P
     (child,) = children()
     videos.close()
     assert not alive(child)
+
+
+def test_a_video_that_hangs_is_given_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_videos, "MOST_SECONDS", 0.0)
+    videos = Videos(command("import time; time.sleep(1000)"))
+    assert videos.draw(run)
+    (child,) = children()
+    wait_until(lambda: videos.state_of(run)["state"] == "failed", "it is given up")
+    assert "not done after" in videos.state_of(run)["error"]
+    assert not alive(child)
+    videos.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_the_command_with_what_it_began(tmp_path: Path, number: signal.Signals) -> None:
+    """The process that draws, and the folder of videos."""
+    (write_run(tmp_path / "runs" / "1") / "best.zip").write_bytes(b"1")
+    hanging = tmp_path / "hanging"
+    hanging.mkdir()
+    (hanging / "sitecustomize.py").write_text("import sys, time\nif 'play' in sys.orig_argv: time.sleep(1000)\n")
+    place = {
+        **environment(),
+        "TMPDIR": str(tmp_path),
+        "PYTHONPATH": f"{hanging}{os.pathsep}{environment().get('PYTHONPATH', '')}",
+    }
+    command = [sys.executable, "-m", "fastes", "watch", "--port", "0"]
+    with subprocess.Popen(command, env=place, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        port = int(watching.stdout.readline().split("/")[2].rpartition(":")[2])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("POST", f"/video?name={quote('runs/1')}")
+        assert json.loads(connection.getresponse().read())["began"] is True
+        connection.close()
+        (child,) = children(watching.pid)
+        watching.send_signal(number)
+        watching.wait()
+    assert not alive(child)
+    assert list(tmp_path.glob("fastes-watch-*")) == []
 
 
 def test_a_run_without_a_policy_has_no_video(tmp_path: Path) -> None:

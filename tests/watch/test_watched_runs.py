@@ -25,7 +25,7 @@ class Table:
     """What a page has: it applies the news that it gets."""
 
     def __init__(self, runs: WatchedRuns) -> None:
-        self.runs, self.rows, self.revision = runs, dict[str, dict[str, Any]](), 0
+        self.runs, self.rows, self.revision = runs, dict[str, dict[str, Any]](), ""
 
     def update(self) -> int:
         """Returns the number of requests until all was told."""
@@ -63,14 +63,17 @@ def test_runs_begin_change_and_go(tmp_path: Path) -> None:
 def test_nothing_is_told_twice(tmp_path: Path) -> None:
     runs = WatchedRuns([tmp_path])
     write_run(tmp_path / "1")
-    revision = runs.rows_since(0)["revision"]
+    revision = runs.rows_since("")["revision"]
     assert runs.rows_since(revision) == {"revision": revision, "anew": False, "changed": [], "gone": [], "complete": True}
 
 
 def test_a_page_of_another_server_gets_all(tmp_path: Path) -> None:
-    write_run(tmp_path / "1")
-    news = WatchedRuns([tmp_path]).rows_since(500)
-    assert (news["anew"], len(news["changed"])) == (True, 1)
+    run = write_run(tmp_path / "1", generations=3)
+    before = WatchedRuns([tmp_path]).rows_since("")
+    write_progress(run, [progress_line(number) for number in range(1, 51)])
+    for revision in (before["revision"], "5", ".", "x.y", f"{before['revision']}9"):
+        news = WatchedRuns([tmp_path]).rows_since(revision)
+        assert (news["anew"], [row["generations"] for row in news["changed"]]) == (True, [50])
 
 
 def test_a_training_that_is_killed_is_no_longer_running(tmp_path: Path) -> None:
@@ -107,6 +110,8 @@ def test_a_thousand_runs_come_in_parts(tmp_path: Path, monkeypatch: pytest.Monke
         ("population.json", "{}"),
         ("population.json", '{"generation": 1, "low": NaN, "high": 1, "counts": [1]}'),
         ("population.json", "[" * 5000),
+        ("population.json", f'{{"generation": 1, "low": 0, "high": 1{"0" * 400}, "counts": [1]}}'),
+        ("config.toml", f"[run]\nrungs = [{{at_timesteps = 1{'0' * 400}, kept = 1, scores = {{1 = 1{'0' * 400}}}}}]\n"),
     ],
 )
 def test_damaged_files_hide_nothing_else(tmp_path: Path, name: str, content: str) -> None:
@@ -118,6 +123,24 @@ def test_damaged_files_hide_nothing_else(tmp_path: Path, name: str, content: str
     assert table.rows[str(whole)]["status"] == "finished"
     shown = json.dumps(runs.run_since(str(damaged), {}), allow_nan=False)
     assert json.loads(shown)["population"] is None
+
+
+def test_a_population_is_sent_without_what_else_is_in_its_file(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "1")
+    (run / "population.json").write_text('{"generation": 3, "low": 0, "high": 1, "counts": [4, 5], "x": NaN}')
+    shown = json.loads(json.dumps(WatchedRuns([tmp_path]).run_since(str(run), {}), allow_nan=False))
+    assert shown["population"] == {"generation": 3, "low": 0, "high": 1, "counts": [4, 5]}
+
+
+def test_runs_of_other_environments_are_no_seeds_of_each_other(tmp_path: Path) -> None:
+    for number, gravity in enumerate((1.0, 1.0, 20.0)):
+        write_run(
+            tmp_path / str(number), seed=number, noted={"env_kwargs": str({"gravity": gravity})}, target_return=100.0 + number
+        )
+    runs = WatchedRuns([tmp_path])
+    shown = [runs.run_since(str(tmp_path / str(number)), {}) for number in range(3)]
+    assert shown[0]["group"] == shown[1]["group"] != shown[2]["group"]
+    assert shown[2]["settings"]["env_kwargs"] == "{'gravity': 20.0}"
 
 
 def test_rungs_and_recipes_of_a_race(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ function score(value) {
 
 function inTime(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
-  if (seconds < 60) return `${+seconds.toPrecision(3)} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${String(Math.floor(seconds % 60)).padStart(2, "0")} s`;
+  if (seconds < 59.95) return `${+seconds.toPrecision(3)} s`;
+  const whole = Math.round(seconds), minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes} min ${String(whole % 60).padStart(2, "0")} s`;
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
 }
 
@@ -46,6 +46,7 @@ class Chart {
 
   // lines: {label, colour, width, dash, points, bars}; bands: [upper, lower, colour] by number of line, from 1
   show(data, lines, { xValue, yValue = short, yTick = short, bands = [], xRange = fromStart, yRange = null, xName = "", legend = lines.length > 1 } = {}) {
+    this.ranges = { xRange, yRange };
     const kind = JSON.stringify([lines, bands, isDark.matches, xName]);
     if (kind !== this.kind) {
       this.drop();
@@ -58,11 +59,14 @@ class Chart {
     const axis = { stroke: ofPage("--soft"), grid: { stroke: ofPage("--line"), width: 1 }, ticks: { stroke: ofPage("--line") } };
     return {
       width: this.width(), height: this.height,
-      scales: { x: { time: false, range: xRange }, y: yRange ? { range: yRange } : {} },
+      scales: {
+        x: { time: false, range: (...known) => this.ranges.xRange(...known) },
+        y: yRange ? { range: (...known) => this.ranges.yRange(...known) } : {},
+      },
       axes: [{ ...axis, values: (_, ticks) => ticks.map(xValue), space: 70 },
              { ...axis, values: (_, ticks) => ticks.map(yTick), size: 58 }],
       legend: { show: legend },
-      cursor: { drag: { x: true, y: false } },
+      cursor: { drag: { x: false, y: false } },
       bands: bands.map(([upper, lower, fill]) => ({ series: [upper, lower], fill })),
       series: [{ label: xName, value: (_, value) => xValue(value) }, ...lines.map((line) => this.series(line, yValue))],
       hooks: { setSeries: [(plot, number) => this.remember(plot, number)] },

@@ -1,10 +1,9 @@
 // The page: asks the server for what is new, and shows the chosen runs.
 "use strict";
 
-const POLL = 1000, SLOW_POLL = 5000, MOST_SHOWN = 12, LEAST_SMOOTHED = 10; // milliseconds; runs; evaluations
-const EVALUATION = { mean: 2, least: 3, most: 4 }; // columns of rows that the server sends, after steps and seconds
-const COLUMN = (number) => 2 + 3 * number;
-const MEAN = COLUMN(0), MOST = COLUMN(1), SPEED = COLUMN(5), UTILISATION = COLUMN(6);
+const POLL = 1000, SLOW_POLL = 5000, PATIENCE = 10_000; // milliseconds
+const MOST_SHOWN = 12, LEAST_SMOOTHED = 10; // runs; evaluations
+const EVALUATION = 2, MEAN = 2, SPEED = 3, UTILISATION = 4; // columns of rows that the server sends, after steps and seconds
 
 const byId = (id) => document.getElementById(id);
 const table = new Map(); // name -> row of the table of runs
@@ -13,7 +12,7 @@ const charts = {
   returns: new Chart("returns", 300), population: new Chart("population", 200), speed: new Chart("speed", 160),
   utilisation: new Chart("utilisation", 160),
 };
-let chosen = [], revision = 0, timer = 0, isAsking = false, isOld = false;
+let chosen = [], revision = "", timer = 0, isAsking = false, askAgain = false;
 
 // --- small helpers ---------------------------------------------------------------------------------------------------
 
@@ -27,9 +26,9 @@ function element(tag, text, className) {
 const setText = (place, text) => { if (place.textContent !== text) place.textContent = text; };
 
 async function ask(path, values, options) {
-  const answer = await fetch(`${path}?${new URLSearchParams(values)}`, options);
+  const answer = await fetch(`${path}?${new URLSearchParams(values)}`, { signal: AbortSignal.timeout(PATIENCE), ...options });
   if (answer.status === 404) return null;
-  if (!answer.ok) throw new Error(`${answer.status}: ${await answer.text()}`);
+  if (!answer.ok) throw new Error(`${values.name ?? path}: ${await answer.text()}`);
   return answer.json();
 }
 
@@ -52,14 +51,15 @@ function showFacts(list, facts) {
 
 async function update() {
   clearTimeout(timer);
-  if (isAsking) { isOld = true; return; }
+  if (isAsking) { askAgain = true; return; }
   isAsking = true;
-  isOld = false;
+  askAgain = false;
   let wait = POLL;
   try {
     const complete = await updateTable();
     const names = [...chosen];
-    await Promise.all(names.map(updateRun));
+    const failed = (await Promise.allSettled(names.map(updateRun))).filter((each) => each.status === "rejected");
+    if (failed.length) throw failed[0].reason;
     if (names.length === 1) await updateVideo(names[0]);
     byId("connection").classList.remove("lost");
     setText(byId("connection"), told());
@@ -68,10 +68,12 @@ async function update() {
     wait = complete ? (isBusy ? POLL : SLOW_POLL) : 50;
   } catch (error) {
     byId("connection").classList.add("lost");
-    setText(byId("connection"), error instanceof TypeError ? "no answer: is fastes watch still running?" : String(error.message));
+    const isSilent = error instanceof TypeError || error.name === "TimeoutError";
+    setText(byId("connection"), isSilent ? "no answer: is fastes watch still running?" : String(error.message));
+    show();
   }
   isAsking = false;
-  if (isOld) wait = 0;
+  if (askAgain) wait = 0;
   if (!document.hidden) timer = setTimeout(update, wait);
 }
 
@@ -116,7 +118,13 @@ async function updateRun(name) {
 
 // --- the table of runs -----------------------------------------------------------------------------------------------
 
-const inOrder = () => [...table.values()].sort((a, b) => (b.status === "running") - (a.status === "running") || b.updated - a.updated);
+// Running ones first, in a fixed order: they would change places whenever one of them writes.
+function inOrder() {
+  const isRunning = (row) => row.status === "running";
+  const byName = new Intl.Collator(undefined, { numeric: true }).compare;
+  return [...table.values()].sort((a, b) =>
+    isRunning(b) - isRunning(a) || (isRunning(a) ? 0 : (b.updated ?? 0) - (a.updated ?? 0)) || byName(a.name, b.name));
+}
 
 function showTable() {
   const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -201,7 +209,7 @@ function show() {
 function leaderOf(run) {
   const last = run.rungs.at(-1), trials = Object.keys(run.trials);
   if (last && last.kept === 1) return String(last.trials[0]);
-  const newest = (trial) => median(run.trials[trial].evaluations.slice(-5).map((row) => row[EVALUATION.mean])) ?? -Infinity;
+  const newest = (trial) => median(run.trials[trial].evaluations.slice(-5).map((row) => row[EVALUATION])) ?? -Infinity;
   const left = last ? trials.filter((trial) => last.trials.slice(0, last.kept).includes(Number(trial))) : trials;
   return left.reduce((best, trial) => (newest(trial) > newest(best) ? trial : best), left[0] ?? trials[0]);
 }
@@ -233,7 +241,7 @@ function showRunFacts(run, own) {
   showFacts(byId("facts"), [
     ["status", run.status], ["seed", String(run.seed ?? "–")],
     ["best evaluation", score(run.best)],
-    ["newest evaluation", newest ? score(newest[EVALUATION.mean]) : "–"],
+    ["newest evaluation", newest ? score(newest[EVALUATION]) : "–"],
     ["result", result ? `${score(result.mean)} ± ${score(result.std)}, worst ${score(result.worst)}, ${result.episodes} episodes` : ""],
     ["steps", run.budget ? `${short(run.timesteps)} of ${short(run.budget)}` : short(run.timesteps)],
     ["generations", String(run.generations)],
@@ -256,11 +264,11 @@ function returnsOfOne(run, x) {
   const name = (trial) => run.recipes[trial] || `trial ${trial}`;
   let number = 1;
   for (const [trial, curve] of Object.entries(run.trials))
-    if (curve !== leader) add(smoothed(curve.evaluations), EVALUATION.mean, { label: name(trial), colour: colour(number++), width: 1.2 });
+    if (curve !== leader) add(smoothed(curve.evaluations), EVALUATION, { label: name(trial), colour: colour(number++), width: 1.2 });
   add(leader.generations, MEAN, { label: "population, mean", colour: ofPage("--soft"), width: 1, dash: [3, 3] });
-  add(leader.evaluations, EVALUATION.mean, { label: "one evaluation", colour: colour(0), points: true });
+  add(leader.evaluations, EVALUATION, { label: "one evaluation", colour: colour(0), points: true });
   const label = many ? `${name(first)}, running median` : "running median of the evaluations";
-  add(smoothed(leader.evaluations), EVALUATION.mean, { label, colour: colour(0), width: 2.5 });
+  add(smoothed(leader.evaluations), EVALUATION, { label, colour: colour(0), width: 2.5 });
   return [uPlot.join(tables), lines];
 }
 
@@ -269,7 +277,7 @@ function smoothed(rows) {
   if (rows.length < LEAST_SMOOTHED) return rows;
   const half = Math.floor(Math.min(Math.max(Math.floor(rows.length / 10), 5), 51) / 2);
   return rows.map((row, at) => {
-    const around = rows.slice(Math.max(0, at - half), at + Math.min(half, at) + 1).map((other) => other[EVALUATION.mean]);
+    const around = rows.slice(Math.max(0, at - half), at + Math.min(half, at) + 1).map((other) => other[EVALUATION]);
     return [row[0], row[1], median(around)];
   });
 }
@@ -325,9 +333,8 @@ function showRace(run) {
 function groupsOf(shown) {
   const found = new Map();
   for (const run of shown) {
-    const key = JSON.stringify([run.env, run.settings]);
-    if (!found.has(key)) found.set(key, []);
-    found.get(key).push(run);
+    if (!found.has(run.group)) found.set(run.group, []);
+    found.get(run.group).push(run);
   }
   const groups = [...found.values()], names = new Set(groups.flatMap(([run]) => Object.keys(run.settings)));
   const differ = [...names].filter((name) => new Set(groups.map(([run]) => run.settings[name])).size > 1);
@@ -345,7 +352,7 @@ function showSeveral(shown) {
     const curves = group.runs.map((run) => smoothed(leading(run).evaluations)).filter((rows) => rows.length);
     const own = colour(number);
     if (curves.length < 2) {
-      tables.push(columns(curves[0] ?? [], x, EVALUATION.mean));
+      tables.push(columns(curves[0] ?? [], x, EVALUATION));
       lines.push({ label: group.label, colour: own });
       return;
     }
@@ -412,7 +419,7 @@ function showVideo(name, state) {
   const video = byId("video"), source = `video.mp4?${new URLSearchParams({ name, number: state.number })}`;
   video.hidden = state.state !== "ready";
   if (state.state === "ready" && video.getAttribute("src") !== source) video.src = source;
-  byId("draw").disabled = state.state === "drawing" || !state.has_policy;
+  byId("draw").disabled = state.state === "drawing" || state.busy || !state.has_policy;
   setText(byId("draw"), state.state === "ready" ? "Draw it again" : "Draw a video");
   const words = {
     none: state.has_policy ? "" : "no policy was saved yet",
@@ -420,15 +427,14 @@ function showVideo(name, state) {
     ready: state.newest ? "" : "there is a newer policy",
     failed: `it could not be drawn: ${state.error}`,
   };
-  setText(byId("video-words"), words[state.state]);
+  setText(byId("video-words"), state.busy ? "the video of another run is being drawn" : words[state.state]);
 }
 
 byId("draw").addEventListener("click", async () => {
   const [name] = chosen;
   byId("draw").disabled = true;
   const state = await ask("video", { name }, { method: "POST" });
-  if (state && !state.began && state.state !== "drawing") setText(byId("video-words"), "another video is being drawn: try again after it");
-  else if (state) showVideo(name, state);
+  if (state && chosen[0] === name) showVideo(name, state);
   update();
 });
 
