@@ -226,9 +226,9 @@ class Agent:
         self.max_minutes = checked_minutes(max_minutes)
         ends_at = time.monotonic() + 60.0 * self.max_minutes
         with self.alone("learn()"), output_lasts():
+            callbacks = self._all_callbacks(callback, progress_bar, is_new=reset_num_timesteps)  # may refuse the user's
             self.trainer.selection = self.selection.with_budget(budget, reset_num_timesteps)
             begun_at = {trial.number: trial.training.generation for trial in self.selection.trials}
-            callbacks = self._all_callbacks(callback, progress_bar, is_new=reset_num_timesteps)
             self._start_pool(with_infos=bool(self.info_keywords) or any(each.reads_infos for each in callbacks))
             self.trainer.target_return = self.target_return
             for each in callbacks:

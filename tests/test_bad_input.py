@@ -636,3 +636,13 @@ def test_a_file_whose_noise_changed_nothing_still_loads(tmp_path: Path) -> None:
         assert model.settings.action_noise == 0.1
     with pytest.raises(ValueError, match=r"action_noise = 0\.2"):
         FastES.load(tmp_path / "m", n_workers=0, action_noise=0.2)
+
+
+@pytest.mark.parametrize("callback", ["tensorbord", 5, [lambda: None, "nosuch"]])
+def test_a_training_that_is_refused_leaves_the_model_as_it_was(callback: Any) -> None:
+    with FastES("CartPole-v1", n_workers=0, seed=0, verbose=0, target_return="none") as model:
+        model.learn(500)
+        before = model.num_timesteps, model.budget
+        with pytest.raises((TypeError, ValueError)):
+            model.learn(2_000, callback=callback)
+        assert (model.num_timesteps, model.budget) == before

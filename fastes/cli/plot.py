@@ -49,6 +49,8 @@ def run_plot(arguments: argparse.Namespace) -> int:
     for out in pictures:
         if out.suffix.lower() not in _SUFFIXES:
             raise ValueError(f"--out {out}: expected a name that ends in one of {', '.join(_SUFFIXES)}")
+        if not out.parent.is_dir():
+            raise ValueError(f"--out {out}: there is no folder {out.parent}")
     curves = read_curves(runs)
     try:
         for out in pictures:

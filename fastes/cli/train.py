@@ -110,7 +110,7 @@ def add_train(commands: Any) -> None:
         action="store_true",
         help="a row per generation, not about one per second",
     )
-    train.add_argument("--quiet", action="store_true", help="no progress bar and no rows")
+    train.add_argument("-q", "--quiet", action="store_true", help="no progress bar and no rows")
     add_settings(train)
 
 

@@ -78,7 +78,7 @@ def add_tune(commands: Any) -> None:
     add_cluster(tune)
     add_env_kwargs(tune)
     add_wrapper(tune)
-    tune.add_argument("--quiet", action="store_true", help="print nothing")
+    tune.add_argument("-q", "--quiet", action="store_true", help="print nothing")
     add_settings(tune, without=_RACES)
     tune.set_defaults(trials=None)
 

@@ -21,7 +21,6 @@ from fastes.reports.csv_log import elapsed, read_progress
 from fastes.runs.run_config import CONFIG, PROGRESS, read_config, result_in
 from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.runs.setting_differences import differing, flat_settings, value_in_words
-from fastes.settings.settings import SCHEDULES
 from fastes.system.atomic_files import write_bytes
 from fastes.system.near_paths import in_words, names_in, what_is_beside
 
@@ -169,14 +168,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
 
 def seeds_share(env: object, env_kwargs: object, settings: Mapping[str, Any]) -> tuple[object, object, dict[str, Any]]:
     """Return what runs have in common that differ in their seeds alone."""
-    left_out = _OF_THE_END if _follows_budget(settings) else (*_OF_THE_END, "total_timesteps")
-    return env, env_kwargs, {key: value for key, value in settings.items() if key not in left_out}
-
-
-def _follows_budget(settings: Mapping[str, Any]) -> bool:
-    """Return whether the budget decides more than when training ends."""
-    schedules = any(isinstance(settings.get(name), str) for name in SCHEDULES)
-    return schedules or _number(settings.get("trials"), 1) > 1
+    return env, env_kwargs, {key: value for key, value in settings.items() if key not in _OF_THE_END}
 
 
 def _outcome(run: Mapping[str, Any], steps: Numbers) -> Outcome | None:
@@ -319,7 +311,8 @@ def draw_curves(curves: Sequence[Curve], title: str, x: str = "steps", compare: 
         _draw_one(axes, curves[0])
     else:
         _draw_several(axes, curves, compare)
-    for target in sorted({curve.target for curve in curves if math.isfinite(curve.target)}):
+    is_one_task = len({repr(curve.settings.get("env")) for curve in curves}) == 1
+    for target in sorted({curve.target for curve in curves if is_one_task and math.isfinite(curve.target)}):
         axes.axhline(target, color="#444444", linewidth=1.0, linestyle=(0, (6, 4)), label=f"target {target:g}", zorder=1)
     axes.set_title(title, fontsize=13)
     axes.set_xlabel(axis, fontsize=11)
@@ -422,7 +415,7 @@ def _draw_rungs(axes: Any, curve: Curve) -> None:
 
 def _draw_several(axes: Any, curves: Sequence[Curve], compare: Sequence[str]) -> None:
     """Draw a line for each curve, or group of curves that are alike; a group also has its range."""
-    groups = _groups_of(curves)
+    groups = _groups_of(curves, compare)
     for number, (group, name) in enumerate(zip(groups, _names_of(groups, compare), strict=True)):
         style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
         look = {"color": _COLOURS[number % len(_COLOURS)], "linestyle": style, "linewidth": 2.0}
@@ -435,11 +428,15 @@ def _draw_several(axes: Any, curves: Sequence[Curve], compare: Sequence[str]) ->
             axes.plot(steps, median, label=name, zorder=4, **look)
 
 
-def _groups_of(curves: Sequence[Curve]) -> list[list[Curve]]:
-    """Return curves that are alike together. One without an evaluation is left out if another one is alike."""
+def _groups_of(curves: Sequence[Curve], compare: Sequence[str] = ()) -> list[list[Curve]]:
+    """Return curves that are alike, also in the settings of `compare`, together.
+
+    One without an evaluation is left out if another one is alike.
+    """
     groups: dict[object, list[Curve]] = {}
     for number, curve in enumerate(curves):
-        groups.setdefault(number if curve.alike is None else repr(curve.alike), []).append(curve)
+        compared = [curve.settings.get(name) for name in compare]
+        groups.setdefault(number if curve.alike is None else repr((curve.alike, compared)), []).append(curve)
     return [[curve for curve in group if len(curve.steps)] or group[:1] for group in groups.values()]
 
 
@@ -468,14 +465,16 @@ def _check_compared(curves: Sequence[Curve], compare: Sequence[str]) -> None:
 def _names_of(groups: Sequence[Sequence[Curve]], compare: Sequence[str]) -> list[str]:
     """Return a name for each group of curves: its settings of `compare`, or those that differ."""
     settings = [group[0].settings for group in groups]
-    differ = differing(settings)
-    texts = [_settings_in_words(own, compare or differ) for own in settings]
-    more = [name for name in differ if name not in compare]
-    names = []
-    for group, text in zip(groups, texts, strict=True):
-        if compare and texts.count(text) > 1:  # other settings tell these groups apart
-            text = ", ".join(filter(None, (text, _settings_in_words(group[0].settings, more))))
-        names.append(_named(group, text, bool(compare)))
+    envs = {repr(own.get("env")) for own in settings}
+    asked = [*(["env"] if len(envs) > 1 and "env" not in compare else []), *compare]
+    texts = [_settings_in_words(own, asked or differing(settings)) for own in settings]
+    is_mixed, names = any(len(group) > 1 for group in groups), []
+    for group, own, text in zip(groups, settings, texts, strict=True):
+        if asked and texts.count(text) > 1:  # other settings tell these groups apart
+            rivals = [other for other, its in zip(settings, texts, strict=True) if its == text]
+            more = [name for name in differing(rivals) if name not in asked]
+            text = ", ".join(filter(None, (text, _settings_in_words(own, more))))
+        names.append(_named(group, text, bool(compare), is_mixed))
     return names
 
 
@@ -484,11 +483,11 @@ def _settings_in_words(settings: Mapping[str, Any], names: Sequence[str]) -> str
     return ", ".join(value if name == "env" else f"{name}={value}" for name, value in words.items())
 
 
-def _named(group: Sequence[Curve], text: str, is_compared: bool) -> str:
-    """Return the name of a group in the legend. text: its settings in words."""
-    if len(group) == 1:
-        return text if is_compared else group[0].name
+def _named(group: Sequence[Curve], text: str, is_compared: bool, is_mixed: bool) -> str:
+    """Return the name of a group in the legend. text: its settings in words; is_mixed: whether some group has several runs."""
     text = text if is_compared else textwrap.shorten(text, _LONGEST_NAME, placeholder=" ...")
+    if len(group) == 1:
+        return text if is_compared else f"{text}: {group[0].name}" if is_mixed and text else group[0].name
     return f"{text} (median of {len(group)} runs)" if text else f"median of {len(group)} runs, lowest to highest"
 
 

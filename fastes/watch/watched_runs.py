@@ -89,9 +89,10 @@ class WatchedRuns:
             with contextlib.suppress(OSError):  # deleted meanwhile, or not there yet
                 followed.update()
             curves = followed.since(cursor)
+            before = self._rows.get(name)
         overview = read_overview(path)
         config = {} if overview.status == UNREADABLE else _config_of(path)
-        row = {**_row(name, overview), "settings": _settings_of(overview), "group": _group_of(overview)}
+        row = {**_with_best_of(before, _row(name, overview)), "settings": _settings_of(overview), "group": _group_of(overview)}
         return {**curves, **row, **_trials_of(config), "population": _population_of(path)}
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ class WatchedRuns:
             if before is not None and stamp == self._stamps[name]:
                 continue
             self._stamps[name] = stamp
-            row = _row(name, read_overview(path))
+            row = _with_best_of(before, _row(name, read_overview(path)))
             if row != before:
                 self._rows[name] = row
                 self._note(name)
@@ -155,6 +156,15 @@ def _row(name: str, overview: Overview) -> dict[str, Any]:
     score = overview.best if result is None else result.mean
     shown = {key: getattr(overview, key) for key in _SHOWN}
     return {"name": name, **shown, "score": score, "result": None if result is None else result._asdict()}
+
+
+def _with_best_of(before: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with the best evaluation that an earlier one had: an overview of a long run reads its newest ones alone."""
+    if before is None or before["seed"] != row["seed"] or before["generations"] > row["generations"]:
+        return row  # the first row, or another training
+    known = [value for value in (before["best"], row["best"]) if value is not None]
+    best = max(known, default=None)
+    return {**row, "best": best, "score": best if row["result"] is None else row["score"]}
 
 
 def _settings_of(overview: Overview) -> dict[str, str]:

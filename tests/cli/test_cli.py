@@ -98,7 +98,7 @@ def test_config_holds_what_is_needed_to_repeat_the_run(run: Path, tmp_path: Path
     command = shlex.split(config["run"]["command"])
     assert command[:2] == ["fastes", "train"]
     monkeypatch.chdir(tmp_path)
-    assert main([*command[1:], "--quiet"]) == 0
+    assert main([*command[1:], "-q"]) == 0
     first, second = (read_checkpoint(p / "checkpoint.zip") for p in (run, tmp_path / "runs" / "CartPole-v1" / "1"))
     assert first.arrays["trainings"]["0.theta"].tobytes() == second.arrays["trainings"]["0.theta"].tobytes()
 

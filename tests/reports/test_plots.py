@@ -187,12 +187,25 @@ def test_trials_that_a_solved_training_never_needed_are_not_shown(tmp_path: Path
     assert len({*curve.trials.tolist()}) == 1
 
 
-def test_runs_of_other_budgets_are_alike_where_nothing_follows_it(runs: Path, tmp_path: Path) -> None:
-    for number, more in (("1", TRIALS), ("2", ["--sigma", "0.2"])):
-        flags = ["--seed", "5", "--total-timesteps", "1400", "--runs", str(tmp_path), *SMALL, *more]
-        assert main(["train", "CartPole-v1", *flags]) == 0
-        alike = _curve(tmp_path / "CartPole-v1" / number).alike
-        assert (alike == _curve(runs / {"1": "1", "2": "3"}[number]).alike) == (number == "2")
+def test_runs_of_other_budgets_are_no_seeds_of_each_other(runs: Path, tmp_path: Path) -> None:
+    flags = ["--seed", "5", "--total-timesteps", "1400", "--runs", str(tmp_path), *SMALL, "--sigma", "0.2"]
+    assert main(["train", "CartPole-v1", *flags]) == 0
+    assert _curve(tmp_path / "CartPole-v1" / "1").alike != _curve(runs / "3").alike
+
+
+def test_a_setting_that_is_compared_parts_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that else parts none."""
+    seen = _drawn(monkeypatch)
+    one, other = (_seeds("x", {"env": "A"}, 1.0, 2.0)[0]._replace(settings={"env": "A", "target_return": t}) for t in (1, 2))
+    plot_curves([one, other], tmp_path / "curve.png", "x", compare=["target_return"])
+    assert _labels(seen[0]) == ["target_return=1", "target_return=2"]
+
+
+def test_environments_are_named_beside_what_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _drawn(monkeypatch)
+    groups = [_seeds(env, {"env": env, "sigma": sigma}, 1.0, 2.0) for env in "AB" for sigma in (0.1, 0.2)]
+    plot_curves([curve for group in groups for curve in group], tmp_path / "curve.png", "x", compare=["sigma"])
+    assert _labels(seen[0]) == [f"{env}, sigma={sigma} (median of 2 runs)" for env in "AB" for sigma in (0.1, 0.2)]
 
 
 def test_no_evaluation_few_and_odd_ones_are_drawn(tmp_path: Path) -> None:
@@ -200,6 +213,11 @@ def test_no_evaluation_few_and_odd_ones_are_drawn(tmp_path: Path) -> None:
         curve = Curve("x", np.arange(len(returns)) + 5.0, np.array(returns))
         plot_curves([curve], tmp_path / "curve.png", "few")
     assert (tmp_path / "curve.png").stat().st_size > 5000
+
+
+def test_a_picture_needs_a_folder(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plot", str(runs / "1"), "--out", str(tmp_path / "nosuch" / "curve.png")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
 
 
 def test_plot_draws_later_what_training_draws(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,7 +246,8 @@ def test_runs_that_are_alike_are_one_line_and_others_have_one_each(
     group, single = ("".join(label.split()) for label in both)
     assert group.startswith("sigma=0.05,trials=3")
     assert group.endswith("(medianof2runs)")
-    assert single == f"CartPole-v1,seed2({runs / '3'})"
+    assert single.startswith("sigma=0.2")
+    assert single.endswith(f":CartPole-v1,seed2({runs / '3'})")
     assert title_of([_curve(runs / "1"), _curve(runs / "2")]) == "CartPole-v1, 2 runs"
 
 
@@ -256,7 +275,7 @@ def test_a_group_is_its_median_within_its_range(tmp_path: Path, monkeypatch: pyt
     assert [(values.min(), values.max()) for values in ranges] == [(1.0, 9.0), (7.0, 8.0)]
     colours = [line.get_color() for line in axes.lines]
     assert len({*colours}) == 3
-    assert _labels(axes) == ["sigma=0.1 (median of 3 runs)", "b, seed 0", "sigma=0.3 (median of 2 runs)"]
+    assert _labels(axes) == ["sigma=0.1 (median of 3 runs)", "sigma=0.2: b, seed 0", "sigma=0.3 (median of 2 runs)"]
 
 
 def test_a_group_is_drawn_as_far_as_all_its_runs_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,7 +107,8 @@ def page(root: Path, browser: webdriver.Chrome) -> Iterator[Page]:
         page = Page(browser, server.address)
         page.server = server
         yield page
-        left = [] if page.is_damaged else [error for error in page.errors if "ERR_" not in error]
+        errors = page.errors  # the browser forgets them then
+        left = [] if page.is_damaged else [error for error in errors if "ERR_" not in error]
         browser.get("about:blank")
         server.shutdown()
         thread.join()
@@ -234,6 +235,7 @@ def test_seeds_are_one_line_with_a_range(page: Page, root: Path) -> None:
     x, y = page.line("returns", "sigma 0.1")
     assert (x[0], y[0]) == (100.0, 4.0)
     assert len(x) >= 199
+    assert not page.browser.find_element(By.ID, "facts").is_displayed()
 
 
 def test_a_race_narrows(page: Page, root: Path) -> None:

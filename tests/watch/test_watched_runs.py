@@ -60,6 +60,20 @@ def test_runs_begin_change_and_go(tmp_path: Path) -> None:
     assert list(table.rows) == [str(other)]
 
 
+def test_the_best_evaluation_of_a_running_training_never_falls(tmp_path: Path) -> None:
+    """An overview reads the newest rows alone, and the checkpoint, which is older."""
+    run = write_run(tmp_path / "1", noted={"finished": False})
+    table = Table(WatchedRuns([tmp_path]))
+    table.update()
+    assert table.rows[str(run)]["best"] == 40.0
+    lines = [progress_line(number) for number in range(1, 21)]
+    write_progress(run, [*lines, *(progress_line(number, eval_return=1.0) for number in range(21, 400))])
+    table.update()
+    row = table.rows[str(run)]
+    assert (row["generations"], row["best"], row["score"]) == (399, 40.0, 40.0)
+    assert table.runs.run_since(str(run), {})["best"] == 40.0
+
+
 def test_nothing_is_told_twice(tmp_path: Path) -> None:
     runs = WatchedRuns([tmp_path])
     write_run(tmp_path / "1")
