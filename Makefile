@@ -44,6 +44,7 @@ pictures: ## draw README's and the pages' pictures, two minutes; Humanoid-v5's o
 	$(PYTHON) docs/scripts/draw_architecture.py
 	$(PYTHON) docs/scripts/draw_how_es_works.py
 	$(PYTHON) docs/scripts/draw_robot.py
+	$(PYTHON) -m benchmarks.learning.comparison
 	$(if $(HUMANOID),$(PYTHON) docs/scripts/draw_robot.py --env Humanoid-v5 --run $(HUMANOID))
 
 bench: ## kernels and throughput, each against a baseline in the same run

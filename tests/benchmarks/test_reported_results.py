@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from benchmarks.csv_records import read_records
-from benchmarks.learning import race
+from benchmarks.learning import comparison, race
 from benchmarks.learning.courses import COURSES, RACED
 from benchmarks.learning.own_task_run import Row, read_tasks
 from benchmarks.learning.own_tasks import Scores, score_all
@@ -316,3 +316,12 @@ def population_lines() -> list[str]:
 def test_the_notebook_has_the_medians_of_the_populations() -> None:
     text = (ROOT / "docs" / "notebook" / "populations.md").read_text()
     assert re.findall(r"^\| \w+-v\d, \d+ \|.*$", text, re.MULTILINE) == population_lines()
+
+
+def test_the_page_of_comparisons_is_made_from_the_result_files() -> None:
+    assert comparison.PAGE.read_text(encoding="utf-8") == comparison.page()
+
+
+def test_a_comparison_names_what_is_lost() -> None:
+    lines = [comparison.Line(name, {"auto": ours, "ppo": 0.5}) for name, ours in (("a", 0.6), ("b", 0.505), ("c", 0.4))]
+    assert comparison.losses(lines) == "FastES is behind the best other method on 1 of 3: c."

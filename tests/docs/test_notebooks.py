@@ -1,4 +1,4 @@
-"""Risk: the notebook of the examples fails, or a real kernel shows something else than our stand-ins for it do."""
+"""Risk: a notebook of the examples fails, or a real kernel shows something else than our stand-ins for it do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ nbclient = pytest.importorskip("nbclient")
 pytest.importorskip("ipykernel")
 pytest.importorskip("matplotlib")
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "quick_start.ipynb"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "quick_start.ipynb"
 PICTURE, TABLE = "image/png", "text/html"
 
 
@@ -33,8 +34,9 @@ def _execute(notebook: Any, folder: Path) -> list[list[dict[str, Any]]]:
     return [[output.data for output in cell.outputs if "data" in output] for cell in cells]
 
 
-def test_the_example_has_no_outputs() -> None:
-    notebook = nbformat.read(EXAMPLE, as_version=4)
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.ipynb")))
+def test_an_example_has_no_outputs(name: str) -> None:
+    notebook = nbformat.read(EXAMPLES / name, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.outputs for cell in code] == [[]] * len(code)
@@ -50,6 +52,16 @@ def test_the_example_runs(tmp_path: Path) -> None:
     mean = re.search(r"mean return</th><td[^>]*>([\d.]+)", evaluation[TABLE])
     assert mean is not None
     assert float(mean[1]) > 450.0
+
+
+def test_the_example_of_an_own_environment_runs(tmp_path: Path) -> None:
+    notebook = nbformat.read(EXAMPLES / "own_environment.ipynb", as_version=4)
+    *_, (figure,), (evaluation,), _ = _execute(notebook, tmp_path)
+    assert PICTURE in figure
+    mean = re.search(r"mean return</th><td[^>]*>(-[\d.]+)", evaluation[TABLE])
+    assert mean is not None
+    assert float(mean[1]) > -100.0
+    assert "degrees" in notebook.cells[-1].outputs[-1].text
 
 
 @pytest.mark.slow

@@ -1,0 +1,258 @@
+"""One page of all comparisons, made from the result files: FastES, PPO, TRPO, ARS, A2C and CMA-ES.
+
+python -m benchmarks.learning.comparison
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.csv_records import read_records
+from benchmarks.learning.courses import COURSES, course_of, reported_timesteps
+from benchmarks.learning.own_task_run import Row, read_tasks
+from benchmarks.learning.own_tasks import score_all
+from benchmarks.learning.reports.plots import COLOURS, new_figure
+from benchmarks.learning.reports.thresholds import OURS, final_score, first_reached, reached
+from benchmarks.learning.runs.clock import Budget
+from benchmarks.learning.runs.results import Run, finished_runs, machines_of, read_rows, runs_of
+from benchmarks.tables import amount, markdown_table
+
+RESULTS = Path("benchmarks/results")
+PAGE, PICTURES = Path("docs/comparison.md"), Path("docs/pictures")
+PEER_STEPS = 1_000_000
+_NAMES = {OURS: "FastES", "ppo": "PPO", "trpo": "TRPO", "ars": "ARS", "a2c": "A2C", "cma": "CMA-ES", "auto": "FastES"}
+_DOTS = {**COLOURS, "auto": COLOURS[OURS], "cma": "#cc79a7"}
+_MARKS = {"ppo": "s", "trpo": "^", "ars": "D", "cma": "v"}  # told apart without colours, too
+_NEVER = 10.0  # place of "never" on the axis of ratios
+_LEVEL = 0.01  # scores that differ by less are level
+
+
+class Line(NamedTuple):
+    """A task in a picture: a value per contestant. `never` are those that did not get there, at the picture's edge."""
+
+    task: str
+    values: Mapping[str, float]
+    never: frozenset[str] = frozenset()
+
+
+# --- tuned settings ---------------------------------------------------------------------------------------------------
+
+
+def peers_of(env: str, rows: Sequence[Any]) -> dict[str, tuple[list[Run], list[Run]]]:
+    """Runs of FastES and of each peer that it met, on one machine each."""
+    found = {}
+    for peer in ("ppo", "trpo"):
+        course = course_of(env)
+        budget = (course.against_ppo if peer == "ppo" else 0) or (reported_timesteps(env) if env in COURSES else PEER_STEPS)
+        ours = runs_of(OURS, env, Budget(steps=budget), [rows])
+        theirs = runs_of(peer, env, Budget(steps=PEER_STEPS), [rows])
+        if ours and theirs and len(machines_of([*ours, *theirs])) == 1 and final_score(theirs) > theirs[0].scores[0]:
+            found[peer] = ours, theirs
+    return found
+
+
+def tuned(rows: Sequence[Any]) -> tuple[list[Line], str]:
+    """Return the share of a peer's wall time that FastES takes to its last return, as a picture's lines and a table."""
+    lines, cells = [], []
+    for env in dict.fromkeys(row.env for row in rows):
+        shares, never = {}, set()
+        for peer, (ours, theirs) in peers_of(env, rows).items():
+            score, wall = final_score(theirs), statistics.median(float(run.final.wall) for run in theirs)
+            there = reached(ours, score).wall
+            shares[peer] = min(there / wall, _NEVER)
+            never |= {peer} if math.isinf(there) else set()
+            seeds = sum(math.isfinite(first_reached(run, score, "steps")) for run in ours)
+            worst = min(run.final.score for run in ours)
+            last = f"{final_score(ours):,.1f} ({worst:,.1f})"
+            share = "never" if math.isinf(there) else f"{there / wall:.3f}"
+            told = (f"{score:,.1f}", last, amount(ours[0].final.steps), share, f"{seeds} of {len(ours)}")
+            cells.append([env, _NAMES[peer], *told])
+        if shares:
+            lines.append(Line(env, shares, frozenset(never)))
+    header = ("task", "peer", "its return at 1M steps", "FastES's last return (worst seed)", "FastES's steps")
+    lines.sort(key=lambda line: statistics.fmean(map(math.log, line.values.values())))
+    return lines, markdown_table((*header, "share of its wall time", "seeds there"), cells)
+
+
+# --- tasks without tuned settings -------------------------------------------------------------------------------------
+
+
+def untuned(rows: Sequence[Row], methods: Mapping[str, str]) -> tuple[list[Line], str]:
+    """Return the scores on tasks without tuned settings, as a picture's lines and a table.
+
+    Args:
+        rows: Of the study.
+        methods: Those of the study, by the contestants' names here.
+    """
+    tasks, scores = read_tasks(), score_all(rows, read_tasks())
+    needed = [method for who, method in methods.items() if who in ("auto", "ppo")]
+    names = [name for name in tasks if all((name, method) in scores for method in needed)]
+    lines = [
+        Line(name, {who: scores[name, method][0] for who, method in methods.items() if (name, method) in scores})
+        for name in names
+    ]
+    lines.sort(key=lambda line: line.values["auto"] - line.values["ppo"], reverse=True)
+    cells = []
+    for line in lines:
+        values = [_cell(line.values.get(who)) for who in methods]
+        cells.append([line.task, _SPLITS[tasks[line.task].split], *values, _told(line)])
+    means = [statistics.fmean(line.values[who] for line in lines if who in line.values) for who in methods]
+    cells.append(["mean", f"{len(lines)} tasks", *map(_cell, means), ""])
+    return lines, markdown_table(("task", "recipes", *(_NAMES[who] for who in methods), "FastES is"), cells)
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _told(line: Line) -> str:
+    gap = line.values["auto"] - max(value for who, value in line.values.items() if who != "auto")
+    return "ahead" if gap > _LEVEL else "behind" if gap < -_LEVEL else "level"
+
+
+def losses(lines: Sequence[Line]) -> str:
+    """A sentence that names the tasks on which another method is ahead."""
+    behind = [line.task for line in lines if _told(line) == "behind"]
+    return f"FastES is behind the best other method on {len(behind)} of {len(lines)}: {', '.join(behind)}."
+
+
+# --- equal clock ------------------------------------------------------------------------------------------------------
+
+
+def clocked(rows: Sequence[Any]) -> str:
+    """A table of all contestants after the same wall time."""
+    runs = finished_runs(rows)
+    cells = []
+    for env, budget in dict.fromkeys((run.final.env, run.final.budget) for run in runs):
+        its = [run for run in runs if (run.final.env, run.final.budget) == (env, budget)]
+        by_algo: dict[str, list[Run]] = {}
+        for run in its:
+            by_algo.setdefault(run.final.algo, []).append(run)
+        for algo, own in sorted(by_algo.items(), key=lambda pair: -final_score(pair[1])):
+            worst, steps = min(run.final.score for run in own), statistics.median(run.final.steps for run in own)
+            cells.append([env, budget, _NAMES[algo], f"{final_score(own):,.0f} ({worst:,.0f})", amount(steps), str(len(own))])
+    return markdown_table(("task", "wall time", "method", "return (worst seed)", "steps in it", "seeds"), cells)
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+def draw(
+    lines: Sequence[Line], path: Path, title: str, axis: str, ours: str = "", edge: Callable[[Any], object] | None = None
+) -> None:
+    """Draw a row per task, and in it a mark per contestant.
+
+    Args:
+        lines: The tasks, the best one for FastES first.
+        path: The picture.
+        title, axis: Texts above and below it.
+        ours: The contestant that is FastES, '' if all marks are of its peers.
+        edge: Changes the axes at the end.
+    """
+    figure, (axes,) = new_figure(1, size=(6.4, 1.3 + 0.27 * len(lines)))
+    labelled: set[str] = set()
+    for place, line in enumerate(reversed(lines)):
+        known = list(line.values.values())
+        axes.plot([min(known), max(known)], [place, place], color="#cccccc", linewidth=1.5, zorder=1)
+        for who, value in line.values.items():
+            look = {"color": _DOTS[who], "marker": _MARKS.get(who, "o"), "markersize": 8 if who == ours else 6}
+            fill = "none" if who in line.never else "full"
+            axes.plot([value], [place], linestyle="", fillstyle=fill, zorder=4 if who == ours else 3, **look)
+            if who not in labelled:  # in the legend a mark is full
+                labelled.add(who)
+                axes.plot([], [], linestyle="", label=_NAMES[who], **look)
+    axes.set_yticks(range(len(lines)), [line.task for line in reversed(lines)], fontsize=9)
+    axes.set_ylim(-0.7, len(lines) - 0.3)
+    axes.set_xlabel(axis)
+    axes.set_title(title, fontsize=11, loc="right")
+    if edge is not None:
+        edge(axes)
+    figure.legend(loc="outside lower center", ncols=len(labelled), frameon=False)
+    figure.savefig(path, dpi=90)
+
+
+def _ratios(axes: Any) -> None:
+    axes.set_xscale("log")
+    axes.set_xlim(5e-4, 1.6 * _NEVER)
+    axes.axvline(1.0, color="#444444", linewidth=1.0, linestyle="--")
+    axes.set_xticks([0.001, 0.01, 0.1, 1.0, _NEVER], ["0.1 %", "1 %", "10 %", "as long", "never"])
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def page() -> str:
+    """The text of the page. It draws no pictures."""
+    race, own = read_rows(RESULTS / "race" / "results.csv"), read_records(RESULTS / "studies" / "own_tasks.csv", Row)
+    versions = next(row.versions for row in own if "torch" in row.versions)
+    in_time, in_steps = untuned(own, _IN_TIME), untuned(own, _IN_STEPS)
+    parts = [
+        "# Comparison",
+        "`python -m benchmarks.learning.comparison` makes this page from the result files. [Results](results.md) explains how "
+        "they were measured, and [presets](presets.md) has the returns.",
+        markdown_table(*_versions(versions)),
+        "## With tuned settings",
+        "![Time to a peer's return](pictures/comparison_tuned.png)",
+        "FastES has its presets, PPO and TRPO have RL Zoo's settings, 1M steps, and one core each. The picture shows the time "
+        "that FastES takes to reach the peer's last return, as a share of the peer's wall time: left of the dashed line FastES "
+        "is faster. A hollow mark means that the median seed never reaches it. Ant-v5 is left out: both peers end below their "
+        "first return there.",
+        tuned(race)[1],
+        "## Without tuned settings, in the same CPU time",
+        "![Scores in PPO's CPU time](pictures/comparison_time.png)",
+        "FastES races its recipes, and PPO has SB3's defaults. FastES has as many steps as it can make in PPO's CPU time. 0 is "
+        f"random, 1 the best that a method of the study reaches. One seed. {losses(in_time[0])}",
+        in_time[1],
+        "## Without tuned settings, in the same steps",
+        "![Scores in the same steps](pictures/comparison_steps.png)",
+        "The same tasks, 10,000 to 400,000 steps. FastES is the median of seeds 0 to 2; the others are seed 0. CMA-ES has a "
+        f"linear policy. {losses(in_steps[0])}",
+        in_steps[1],
+        "## In two minutes of one core",
+        clocked(read_rows(RESULTS / "head_to_head" / "results.csv")),
+        "PPO, TRPO, ARS and A2C have RL Zoo's settings.",
+    ]
+    return "\n\n".join(part if part[0] in "|!#" else _wrapped(part) for part in parts) + "\n"
+
+
+def _versions(text: str) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the row of a table of 'package version, package version, ...'."""
+    pairs = [part.rsplit(" ", 1) for part in text.split(", ")]
+    return [name for name, _ in pairs], [[version for _, version in pairs]]
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 128, break_long_words=False, break_on_hyphens=False)
+
+
+_SPLITS = {"choose": "chosen on it", "held out": "held out"}
+_IN_TIME = {"auto": "auto@ppo", "ppo": "ppo"}
+_IN_STEPS = {"auto": "auto", "ppo": "ppo", "ars": "ars", "cma": "cma"}
+
+
+def draw_all() -> None:
+    """Draw the page's pictures."""
+    race, own = read_rows(RESULTS / "race" / "results.csv"), read_records(RESULTS / "studies" / "own_tasks.csv", Row)
+    share = "share of the peer's wall time"
+    draw(tuned(race)[0], PICTURES / "comparison_tuned.png", "FastES's time to the return of ...", share, edge=_ratios)
+    score = "score: 0 random, 1 best known"
+    in_time, in_steps = untuned(own, _IN_TIME)[0], untuned(own, _IN_STEPS)[0]
+    draw(in_time, PICTURES / "comparison_time.png", "Tasks without tuned settings, in PPO's CPU time", score, "auto")
+    draw(in_steps, PICTURES / "comparison_steps.png", "Tasks without tuned settings, in the same steps", score, "auto")
+
+
+def main() -> None:
+    argparse.ArgumentParser(prog="python -m benchmarks.learning.comparison", description=__doc__).parse_args()
+    draw_all()
+    PAGE.write_text(page(), encoding="utf-8")
+    print(PAGE)
+
+
+if __name__ == "__main__":
+    main()
