@@ -427,7 +427,7 @@ def test_help_opens_with_what_matters_and_help_all_has_the_rest(capsys: pytest.C
             main(["train", flag])
         assert stop.value.code == 0
         shown[flag] = capsys.readouterr().out
-    short, full = (set(re.findall(r"^  (?:-h, )?(--[\w-]+)", text, re.MULTILINE)) for text in shown.values())
+    short, full = (set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)) for text in shown.values())
     assert 10 <= len(short) <= 19
     main_flags = (
         "--seed",

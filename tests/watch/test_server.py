@@ -221,7 +221,9 @@ def test_a_signal_ends_the_command_with_what_it_began(tmp_path: Path, number: si
         "TMPDIR": str(tmp_path),
         "PYTHONPATH": f"{hanging}{os.pathsep}{environment().get('PYTHONPATH', '')}",
     }
-    command = [sys.executable, "-m", "fastes", "watch", "--port", "0"]
+    as_usual = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # these tests may run under nohup
+    begin = "import sys; from fastes.cli.main import main; sys.exit(main(['watch', '--port', '0']))"
+    command = [sys.executable, "-c", f"{as_usual}; {begin}"]
     with subprocess.Popen(command, env=place, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         port = int(watching.stdout.readline().split("/")[2].rpartition(":")[2])
