@@ -87,7 +87,7 @@ def untuned(rows: Sequence[Row], methods: Mapping[str, str]) -> tuple[list[Line]
     """Return the scores on tasks without tuned settings, as a picture's lines and a table.
 
     Args:
-        rows: Of the study.
+        rows: Rows of the study.
         methods: Those of the study, by the contestants' names here.
     """
     tasks, scores = read_tasks(), score_all(rows, read_tasks())
