@@ -310,7 +310,7 @@ class RunFolder(Callback):
             model.save(self.path / CHECKPOINT)
             self.saved_timesteps = model.num_timesteps
         if self._midway.due is not None:
-            with self._surviving(MIDWAY):
+            with self._surviving(MIDWAY), interrupts_wait():
                 write_checkpoint(self.path / MIDWAY, self._midway.due)
                 self._midway.due = None
 
