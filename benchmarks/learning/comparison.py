@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.csv_records import read_records
-from benchmarks.learning.courses import COURSES, course_of, reported_timesteps
 from benchmarks.learning.own_task_run import Row, read_tasks
-from benchmarks.learning.own_tasks import score_all
-from benchmarks.learning.reports.plots import COLOURS, new_figure
-from benchmarks.learning.reports.thresholds import OURS, final_score, first_reached, reached
+from benchmarks.learning.own_tasks import score_all, standing
+from benchmarks.learning.race import PEERS, our_budget
+from benchmarks.learning.reports.plots import COLOURS, NAMES, new_figure
+from benchmarks.learning.reports.thresholds import OURS, final_score, first_reached, initial_score, reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.results import Run, finished_runs, machines_of, read_rows, runs_of
 from benchmarks.tables import amount, markdown_table
@@ -26,11 +26,11 @@ from benchmarks.tables import amount, markdown_table
 RESULTS = Path("benchmarks/results")
 PAGE, PICTURES = Path("docs/comparison.md"), Path("docs/pictures")
 PEER_STEPS = 1_000_000
-_NAMES = {OURS: "FastES", "ppo": "PPO", "trpo": "TRPO", "ars": "ARS", "a2c": "A2C", "cma": "CMA-ES", "auto": "FastES"}
+_NAMES = {**NAMES, "cma": "CMA-ES", "auto": NAMES[OURS]}
 _DOTS = {**COLOURS, "auto": COLOURS[OURS], "cma": "#cc79a7"}
 _MARKS = {"ppo": "s", "trpo": "^", "ars": "D", "cma": "v"}  # told apart without colours, too
 _NEVER = 10.0  # place of "never" on the axis of ratios
-_LEVEL = 0.01  # scores that differ by less are level
+_ASKED = argparse.Namespace(timesteps=PEER_STEPS, es_timesteps=None)  # of the race: its usual budgets
 
 
 class Line(NamedTuple):
@@ -47,12 +47,10 @@ class Line(NamedTuple):
 def peers_of(env: str, rows: Sequence[Any]) -> dict[str, tuple[list[Run], list[Run]]]:
     """Runs of FastES and of each peer that it met, on one machine each."""
     found = {}
-    for peer in ("ppo", "trpo"):
-        course = course_of(env)
-        budget = (course.against_ppo if peer == "ppo" else 0) or (reported_timesteps(env) if env in COURSES else PEER_STEPS)
-        ours = runs_of(OURS, env, Budget(steps=budget), [rows])
+    for peer in reversed(PEERS):
+        ours = runs_of(OURS, env, our_budget(_ASKED, env, peer), [rows])
         theirs = runs_of(peer, env, Budget(steps=PEER_STEPS), [rows])
-        if ours and theirs and len(machines_of([*ours, *theirs])) == 1 and final_score(theirs) > theirs[0].scores[0]:
+        if ours and theirs and len(machines_of([*ours, *theirs])) == 1 and final_score(theirs) > initial_score(theirs):
             found[peer] = ours, theirs
     return found
 
@@ -90,7 +88,8 @@ def untuned(rows: Sequence[Row], methods: Mapping[str, str]) -> tuple[list[Line]
         rows: Rows of the study.
         methods: Those of the study, by the contestants' names here.
     """
-    tasks, scores = read_tasks(), score_all(rows, read_tasks())
+    tasks = read_tasks()
+    scores = score_all(rows, tasks)
     needed = [method for who, method in methods.items() if who in ("auto", "ppo")]
     names = [name for name in tasks if all((name, method) in scores for method in needed)]
     lines = [
@@ -112,8 +111,7 @@ def _cell(value: float | None) -> str:
 
 
 def _told(line: Line) -> str:
-    gap = line.values["auto"] - max(value for who, value in line.values.items() if who != "auto")
-    return "ahead" if gap > _LEVEL else "behind" if gap < -_LEVEL else "level"
+    return standing(line.values["auto"] - max(value for who, value in line.values.items() if who != "auto"))
 
 
 def losses(lines: Sequence[Line]) -> str:
@@ -187,35 +185,54 @@ def _ratios(axes: Any) -> None:
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def page() -> str:
+class Compared(NamedTuple):
+    """The lines of each picture, and the table below it."""
+
+    tuned: tuple[list[Line], str]
+    in_time: tuple[list[Line], str]
+    in_steps: tuple[list[Line], str]
+    clocked: str
+    versions: str
+
+
+def compared() -> Compared:
+    """Read the result files."""
+    own = read_records(RESULTS / "studies" / "own_tasks.csv", Row)
+    return Compared(
+        tuned(read_rows(RESULTS / "race" / "results.csv")),
+        untuned(own, _IN_TIME),
+        untuned(own, _IN_STEPS),
+        clocked(read_rows(RESULTS / "head_to_head" / "results.csv")),
+        next(row.versions for row in own if "torch" in row.versions),
+    )
+
+
+def page(found: Compared) -> str:
     """The text of the page. It draws no pictures."""
-    race, own = read_rows(RESULTS / "race" / "results.csv"), read_records(RESULTS / "studies" / "own_tasks.csv", Row)
-    versions = next(row.versions for row in own if "torch" in row.versions)
-    in_time, in_steps = untuned(own, _IN_TIME), untuned(own, _IN_STEPS)
     parts = [
         "# Comparison",
         "`python -m benchmarks.learning.comparison` makes this page from the result files. [Results](results.md) explains how "
         "they were measured, and [presets](presets.md) has the returns.",
-        markdown_table(*_versions(versions)),
+        markdown_table(*_versions(found.versions)),
         "## With tuned settings",
         "![Time to a peer's return](pictures/comparison_tuned.png)",
         "FastES has its presets, PPO and TRPO have RL Zoo's settings, 1M steps, and one core each. The picture shows the time "
         "that FastES takes to reach the peer's last return, as a share of the peer's wall time: left of the dashed line FastES "
         "is faster. A hollow mark means that the median seed never reaches it. Ant-v5 is left out: both peers end below their "
         "first return there.",
-        tuned(race)[1],
+        found.tuned[1],
         "## Without tuned settings, in the same CPU time",
         "![Scores in PPO's CPU time](pictures/comparison_time.png)",
         "FastES races its recipes, and PPO has SB3's defaults. FastES has as many steps as it can make in PPO's CPU time. 0 is "
-        f"random, 1 the best that a method of the study reaches. One seed. {losses(in_time[0])}",
-        in_time[1],
+        f"random, 1 the best that a method of the study reaches. One seed. {losses(found.in_time[0])}",
+        found.in_time[1],
         "## Without tuned settings, in the same steps",
         "![Scores in the same steps](pictures/comparison_steps.png)",
         "The same tasks, 10,000 to 400,000 steps. FastES is the median of seeds 0 to 2; the others are seed 0. CMA-ES has a "
-        f"linear policy. {losses(in_steps[0])}",
-        in_steps[1],
+        f"linear policy. {losses(found.in_steps[0])}",
+        found.in_steps[1],
         "## In two minutes of one core",
-        clocked(read_rows(RESULTS / "head_to_head" / "results.csv")),
+        found.clocked,
         "PPO, TRPO, ARS and A2C have RL Zoo's settings.",
     ]
     return "\n\n".join(part if part[0] in "|!#" else _wrapped(part) for part in parts) + "\n"
@@ -236,21 +253,21 @@ _IN_TIME = {"auto": "auto@ppo", "ppo": "ppo"}
 _IN_STEPS = {"auto": "auto", "ppo": "ppo", "ars": "ars", "cma": "cma"}
 
 
-def draw_all() -> None:
+def draw_all(found: Compared) -> None:
     """Draw the page's pictures."""
-    race, own = read_rows(RESULTS / "race" / "results.csv"), read_records(RESULTS / "studies" / "own_tasks.csv", Row)
     share = "share of the peer's wall time"
-    draw(tuned(race)[0], PICTURES / "comparison_tuned.png", "FastES's time to the return of ...", share, edge=_ratios)
+    draw(found.tuned[0], PICTURES / "comparison_tuned.png", "FastES's time to the return of ...", share, edge=_ratios)
     score = "score: 0 random, 1 best known"
-    in_time, in_steps = untuned(own, _IN_TIME)[0], untuned(own, _IN_STEPS)[0]
-    draw(in_time, PICTURES / "comparison_time.png", "Tasks without tuned settings, in PPO's CPU time", score, "auto")
-    draw(in_steps, PICTURES / "comparison_steps.png", "Tasks without tuned settings, in the same steps", score, "auto")
+    in_time, in_steps = (f"Tasks without tuned settings, in {what}" for what in ("PPO's CPU time", "the same steps"))
+    draw(found.in_time[0], PICTURES / "comparison_time.png", in_time, score, "auto")
+    draw(found.in_steps[0], PICTURES / "comparison_steps.png", in_steps, score, "auto")
 
 
 def main() -> None:
     argparse.ArgumentParser(prog="python -m benchmarks.learning.comparison", description=__doc__).parse_args()
-    draw_all()
-    PAGE.write_text(page(), encoding="utf-8")
+    found = compared()
+    draw_all(found)
+    PAGE.write_text(page(found), encoding="utf-8")
     print(PAGE)
 
 

@@ -135,10 +135,15 @@ def recipe_loss(scores: Scores, method: str) -> str:
     return f"{statistics.fmean(losses):.2f}" if losses else ""
 
 
+def standing(gap: float) -> str:
+    """Return whether a method whose score is above another one's by `gap` is 'ahead', 'level' or 'behind'."""
+    return "ahead" if gap >= _LEVEL else "behind" if gap <= -_LEVEL else "level"
+
+
 def _standing(scores: Scores, mine: str, peer: str) -> str:
     gaps = [scores[task, mine][0] - scores[task, peer][0] for task, m in scores if m == mine and (task, peer) in scores]
-    ahead, behind = sum(gap >= _LEVEL for gap in gaps), sum(gap <= -_LEVEL for gap in gaps)
-    return f"{ahead}, {len(gaps) - ahead - behind}, {behind}" if gaps else ""
+    found = [standing(gap) for gap in gaps]
+    return ", ".join(str(found.count(each)) for each in ("ahead", "level", "behind")) if gaps else ""
 
 
 def main(given: Sequence[str] | None = None) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fastes.reports.model_in_words import policy_in_words
 from fastes.reports.task_in_words import duration_in_words, number_in_words
-from fastes.runs.run_info import Base, PolicyInfo, RunInfo, read_run_info
+from fastes.runs.run_info import Base, RunInfo, read_run_info
 from fastes.runs.setting_differences import value_in_words
 from fastes.system.console import columns_of, say
 from fastes.system.near_paths import printable
@@ -56,7 +57,7 @@ def _rows(info: RunInfo) -> Iterator[tuple[str, str]]:
     if info.policy is not None:
         yield "observations", f"shape {info.policy.obs_shape}{', flattened' if info.policy.flattened else ''}"
         yield "actions", info.policy.actions or "those of a policy in Python"
-        yield "policy", _policy_in_words(info.policy)
+        yield "policy", policy_in_words(info.policy.name, info.policy.layer_sizes, info.policy.num_params)
     yield "training", _training_in_words(info)
     yield "return", _scores_in_words(info)
     if info.base is not None:
@@ -68,11 +69,6 @@ def _rows(info: RunInfo) -> Iterator[tuple[str, str]]:
         yield "written by", ", ".join(f"{name} {version}" for name, version in info.versions.items())
     if info.files:
         yield "files", ", ".join(f"{name} ({size:,} B)" for name, size in info.files.items())
-
-
-def _policy_in_words(policy: PolicyInfo) -> str:
-    sizes = f" {'-'.join(map(str, policy.layer_sizes))}" if policy.layer_sizes else ""
-    return f"{policy.name}{sizes}, {policy.num_params:,} parameters"
 
 
 def _training_in_words(info: RunInfo) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fastes.models.model import Model
 from fastes.policies.policy_spec import PolicySpec
 from fastes.reports.task_in_words import number_in_words
-from fastes.runs.setting_differences import differing, flat_settings, value_in_words
+from fastes.runs.setting_differences import differing, flat_settings, named_values
 from fastes.settings.preset_loader import all_presets, choose_settings, preset_for
 from fastes.settings.settings import Settings
 
@@ -51,15 +51,21 @@ def settings_in_words(model: Model) -> str:
     is_known = name in all_presets()
     base = choose_settings(name, {}) if is_known else Settings()
     own, others = flat_settings(model.settings.to_dict()), flat_settings(base.to_dict())
-    changed = " ".join(f"{key}={value_in_words(own.get(key))}" for key in differing([others, own])) or "unchanged"
+    changed = " ".join(named_values(own, differing([others, own]))) or "unchanged"
     if not name:
         return f"the defaults, {changed}"
     kind = "recipe" if recipe else "preset"
     return f"{kind} {name}, {changed}" if is_known else f"{kind} {name}; compared with the defaults, {changed}"
 
 
+def policy_in_words(name: str, layer_sizes: Sequence[int], num_params: int) -> str:
+    """Return such as 'MlpPolicy 4-16-2, 114 parameters'. layer_sizes: () for a custom policy."""
+    sizes = f" {'-'.join(map(str, layer_sizes))}" if layer_sizes else ""
+    return f"{name}{sizes}, {num_params:,} parameters"
+
+
 def _policy_in_words(model: Model) -> str:
     spec = model.policy_spec
-    sizes = spec.layer_sizes if isinstance(spec, PolicySpec) else ()
-    shown = f" {'-'.join(map(str, sizes))}" if sizes else ""
-    return f"{model.settings.policy if isinstance(spec, PolicySpec) else spec.kind}{shown}, {model.num_params:,} parameters"
+    if isinstance(spec, PolicySpec):
+        return policy_in_words(model.settings.policy, spec.layer_sizes, model.num_params)
+    return policy_in_words(spec.kind, (), model.num_params)

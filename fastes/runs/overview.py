@@ -14,7 +14,7 @@ from fastes.checkpoints.reader import read_description
 from fastes.errors import CheckpointError
 from fastes.reports.csv_log import LastRows, elapsed, read_last_rows
 from fastes.runs.folder_lock import holder_of
-from fastes.runs.run_config import CONFIG, PROGRESS, Result, number_in, read_config, result_in
+from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, number_in, read_config, result_in, text_in
 
 RUNNING, FINISHED, STOPPED, UNREADABLE = STATUSES = "running", "finished", "stopped", "unreadable"
 _BYTES_OF_ROWS = 16 << 10  # about sixty generations
@@ -88,17 +88,21 @@ def read_overview(run: Path) -> Overview:
     Args:
         run: The run folder.
     """
+    return overview_and_config(run)[0]
+
+
+def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
+    """Return what `read_overview` does, and the tables of config.toml, none if they cannot be had."""
     problems: list[str] = []
     config, rows = _config_of(run, problems), _rows_of(run, problems)
     updated = _written_at(run / PROGRESS)
     saved = {} if config is not None and rows.are_all and updated is not None else _saved_in(run, problems)
     noted = {"env": saved.get("env_name"), "seed": saved.get("seed")} if config is None else config.get("run", {})
-    settings = (saved if config is None else config).get("settings")
-    settings = settings if isinstance(settings, dict) else {}
+    settings = as_table((saved if config is None else config).get("settings"))
     is_known = config is not None or bool(saved) or updated is not None
-    return Overview(
+    overview = Overview(
         path=run,
-        env=_text_in(noted, "env"),
+        env=text_in(noted, "env"),
         seed=_count_in(noted, "seed"),
         status=_status(run, noted, is_known),
         reason="; ".join(problems) if is_known or problems else f"it has neither {CONFIG} nor {PROGRESS} nor a checkpoint",
@@ -109,10 +113,11 @@ def read_overview(run: Path) -> Overview:
         result=result_in(noted),
         seconds=_seconds_of(rows, noted, updated),
         updated=updated,
-        env_kwargs=_text_in(noted, "env_kwargs"),
+        env_kwargs=text_in(noted, "env_kwargs"),
         settings=settings,
-        recipe=_text_in(noted, "recipe"),
+        recipe=text_in(noted, "recipe"),
     )
+    return overview, config or {}
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -206,7 +211,7 @@ def _seconds_of(rows: LastRows, noted: Mapping[str, Any], updated: float | None)
         return seconds
     if rows.are_all and rows.columns["seconds"]:
         return max(elapsed(rows.columns))
-    before, began = number_in(noted, "at_seconds"), _time_of(_text_in(noted, "started"))
+    before, began = number_in(noted, "at_seconds"), _time_of(text_in(noted, "started"))
     return None if before is None or began is None or updated is None else before + max(updated - began, 0.0)
 
 
@@ -216,11 +221,6 @@ def _time_of(text: str) -> float | None:
         return datetime.strptime(text, "%Y-%m-%d %H:%M:%S%z").timestamp()
     except (ValueError, OverflowError):
         return None
-
-
-def _text_in(table: Mapping[str, Any], name: str) -> str:
-    value = table.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def _count_in(table: Mapping[str, Any], name: str) -> int | None:

@@ -58,9 +58,24 @@ def result_in(run: Mapping[str, Any]) -> Result | None:
 
 
 def number_in(table: Mapping[str, Any], name: str) -> float | None:
-    """Return a finite number of a table, which a file holds and anybody may have edited; None if it has none there."""
+    """Return a finite number of a table; None if it has none there."""
+    return as_number(table.get(name))
+
+
+def text_in(table: Mapping[str, Any], name: str) -> str:
+    """Return a text of a table; '' if it has none there."""
     value = table.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def as_number(value: object) -> float | None:
+    """Return a value of a file, which anybody may have edited, if it is a finite number."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _TOO_LARGE else None
+
+
+def as_table(value: object) -> dict[str, Any]:
+    """Return a value of a file if it is a table, or else an empty one."""
+    return value if isinstance(value, dict) else {}
 
 
 def without_surrogates(value: Any) -> Any:

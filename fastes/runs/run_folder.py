@@ -243,20 +243,22 @@ class RunFolder(Callback):
                 file.on_end(model)
         with contextlib.suppress(OSError):
             self._population.on_end(model)
-        if self._config and self._log is not None:
-            self._note(seconds=self._log.seconds)
         self._note_race(model)
-        self._note_last_evaluation(model)
+        if self._config:
+            seconds = {} if self._log is None else {"seconds": self._log.seconds}
+            self._note(**seconds, **self._last_evaluation(model))
         self.note_losses()
         self._unlock()
 
-    def _note_last_evaluation(self, model: Model) -> None:
-        """Write to config.toml the evaluation that was reported when training ended: no row of progress.csv has it."""
+    @staticmethod
+    def _last_evaluation(model: Model) -> dict[str, Any]:
+        """Return, for config.toml, the evaluation that was reported when training ended: no row of progress.csv has it."""
         of, evaluation = model.last_evaluation_of, model.last_evaluation
-        if self._config and of is not None and evaluation is not None and math.isfinite(evaluation.mean):
-            at = of.timesteps + model.selection.steps_of_others
-            noted = {"generation": of.generation + 1, "at_timesteps": at, "mean": evaluation.mean}
-            self._note(last_evaluation={**noted, "trial": model.selection.present.number + 1})
+        if of is None or evaluation is None or not math.isfinite(evaluation.mean):
+            return {}
+        at = of.timesteps + model.selection.steps_of_others
+        noted = {"generation": of.generation + 1, "at_timesteps": at, "mean": evaluation.mean}
+        return {"last_evaluation": {**noted, "trial": model.selection.present.number + 1}}
 
     def _unlock(self) -> None:
         if self._locked_by_training:
@@ -303,16 +305,16 @@ class RunFolder(Callback):
             self._log.flush()
         for file in self.files:
             file.flush()
-        if self._best is not None:
-            write_checkpoint(self.path / BEST, self._best)
-            self._best = None
-        with interrupts_wait():  # one between the two would leave the number of an older file
+        with interrupts_wait():  # one in the midst would leave an open file, or the number of an older one
+            if self._best is not None:
+                write_checkpoint(self.path / BEST, self._best)
+                self._best = None
             model.save(self.path / CHECKPOINT)
             self.saved_timesteps = model.num_timesteps
-        if self._midway.due is not None:
-            with self._surviving(MIDWAY), interrupts_wait():
-                write_checkpoint(self.path / MIDWAY, self._midway.due)
-                self._midway.due = None
+            if self._midway.due is not None:
+                with self._surviving(MIDWAY):
+                    write_checkpoint(self.path / MIDWAY, self._midway.due)
+                    self._midway.due = None
 
     def save_somewhere(self, model: Model) -> Path:
         """`save` at the end. If that fails, the checkpoint goes to the first other folder that takes it.

@@ -15,8 +15,8 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.errors import CheckpointError, CheckpointMismatch
 from fastes.policies.action_head import ActionHead
 from fastes.policies.policy_spec import PolicySpec
-from fastes.runs.overview import Overview, best_in, counters_in, plain, read_overview
-from fastes.runs.run_config import CONFIG, PROGRESS, Result, number_in, read_config
+from fastes.runs.overview import Overview, best_in, counters_in, overview_and_config, plain
+from fastes.runs.run_config import PROGRESS, Result, as_table, number_in, text_in
 from fastes.runs.setting_differences import differing, flat_settings
 from fastes.settings.preset_loader import all_presets, choose_settings, preset_for
 from fastes.settings.settings import Settings
@@ -128,16 +128,10 @@ def _of_folder(run: Path) -> RunInfo:
     for name in (CHECKPOINT, BEST):
         try:
             if os.path.lexists(run / name):
-                return _info(run, run / name, read_checkpoint(run / name), read_overview(run), _config_in(run), problems)
+                return _info(run, run / name, read_checkpoint(run / name), *overview_and_config(run), problems)
         except CheckpointError as error:
             problems.append(str(error))
-    return _info(run, None, Checkpoint({}, {}), read_overview(run), _config_in(run), problems)
-
-
-def _config_in(run: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError):
-        return read_config(run / CONFIG) or {}
-    return {}
+    return _info(run, None, Checkpoint({}, {}), *overview_and_config(run), problems)
 
 
 def _info(
@@ -152,9 +146,8 @@ def _info(
     data, noted = checkpoint.data, config.get("run", {})
     tallies, trainings = counters_in(data), data.get("trainings")
     trainings = [each for each in trainings if isinstance(each, dict)] if isinstance(trainings, list) else []
-    settings = seen.settings if seen is not None else data.get("settings")
-    settings = settings if isinstance(settings, dict) else {}
-    env = seen.env if seen is not None else _text(data.get("env_name"))
+    settings = seen.settings if seen is not None else as_table(data.get("settings"))
+    env = seen.env if seen is not None else text_in(data, "env_name")
     recipe = seen.recipe if seen is not None and seen.recipe else _recipe_of(data)
     steps = sum(_count(each, "num_timesteps") for each in tallies)
     return RunInfo(
@@ -177,7 +170,7 @@ def _info(
         base=_base_of(settings, env, recipe, config),
         changed=_changed(settings, Settings()),
         trained_on=_machine_of(noted),
-        versions=_table(config.get("versions")) or _table(data.get("versions")),
+        versions=as_table(config.get("versions")) or as_table(data.get("versions")),
         files={} if seen is None else _files_in(path),
     )
 
@@ -219,7 +212,7 @@ def _actions_in_words(head: ActionHead) -> str:
 def _base_of(settings: Mapping[str, Any], env: str, recipe: str, config: Mapping[str, Any]) -> Base | None:
     """Return what the settings began with: a recipe that won, the preset that was noted, or else the environment's own."""
     sessions = [*config.get("earlier", []), config]
-    presets = [_text(_table(session.get("run")).get("preset")) for session in sessions]
+    presets = [text_in(as_table(session.get("run")), "preset") for session in sessions]
     noted = next(filter(None, presets), "")
     kind, name = ("recipe", recipe) if recipe else ("preset", noted) if noted else ("the environment's preset", preset_for(env))
     if not settings or not name:
@@ -236,16 +229,16 @@ def _changed(settings: Mapping[str, Any], base: Settings) -> dict[str, Any]:
 
 def _recipe_of(data: Mapping[str, Any]) -> str:
     """Return the recipe of a checkpoint with a single training; '' without one, or while recipes race."""
-    trials = _table(data.get("selection")).get("trials")
-    return _text(_table(trials[0]).get("recipe")) if isinstance(trials, list) and len(trials) == 1 else ""
+    trials = as_table(data.get("selection")).get("trials")
+    return text_in(as_table(trials[0]), "recipe") if isinstance(trials, list) and len(trials) == 1 else ""
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------
 
 
 def _env_kwargs_of(data: Mapping[str, Any]) -> str:
-    env = _table(data.get("env"))
-    return repr({**_table(env.get("kwargs")), **_table(env.get("lost"))}) if env else ""
+    env = as_table(data.get("env"))
+    return repr({**as_table(env.get("kwargs")), **as_table(env.get("lost"))}) if env else ""
 
 
 def _generation_of(trainings: list[dict[str, Any]]) -> int:
@@ -254,7 +247,7 @@ def _generation_of(trainings: list[dict[str, Any]]) -> int:
 
 def _machine_of(noted: Mapping[str, Any]) -> str:
     """Return the workers of a run's last session, in words."""
-    if cluster := _text(noted.get("cluster")):
+    if cluster := text_in(noted, "cluster"):
         return f"the Ray cluster {cluster}"
     number = number_in(noted, "n_workers")
     if number is None:
@@ -270,14 +263,6 @@ def _files_in(folder: Path) -> dict[str, int]:
             if entry.is_file() and not entry.name.startswith("."):
                 found[entry.name] = entry.stat().st_size
     return dict(sorted(found.items()))
-
-
-def _table(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _count(table: Mapping[str, Any], name: str) -> int:

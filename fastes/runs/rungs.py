@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fastes.runs.run_config import number_in
+from fastes.runs.run_config import as_number, as_table
 
 
 class NotedRung(NamedTuple):
@@ -38,13 +38,13 @@ def rungs_in(sessions: Sequence[Mapping[str, Any]]) -> tuple[NotedRung, ...]:
     Args:
         sessions: The tables of config.toml, those of earlier sessions first. Their content may be damaged.
     """
-    runs = [_table(session.get("run")) for session in sessions]
+    runs = [as_table(session.get("run")) for session in sessions]
     until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # rungs after that were played again
     found = dict[float, NotedRung]()
     for run, end in zip(runs, until, strict=True):
         noted = run.get("rungs")
         for fields in noted if isinstance(noted, list) else ():
-            rung = _rung(_table(fields))
+            rung = _rung(as_table(fields))
             if rung.at <= end and math.isfinite(rung.at):
                 found[rung.at] = rung
     return tuple(found[at] for at in sorted(found))
@@ -56,7 +56,7 @@ def recipes_in(rungs: Sequence[NotedRung]) -> dict[int, str]:
 
 
 def _rung(fields: Mapping[str, Any]) -> NotedRung:
-    scores, names = _table(fields.get("scores")), _table(fields.get("recipes"))
+    scores, names = as_table(fields.get("scores")), as_table(fields.get("recipes"))
     trials = {number: text for text in scores if (number := _trial_number(text))}
     kept = _number(fields.get("kept"), 0.0)
     return NotedRung(
@@ -68,15 +68,11 @@ def _rung(fields: Mapping[str, Any]) -> NotedRung:
     )
 
 
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _trial_number(text: str) -> int:
     """Return the number of a trial, 0 for another text."""
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 def _number(value: object, otherwise: float) -> float:
-    found = number_in({"value": value}, "value")
+    found = as_number(value)
     return otherwise if found is None else found

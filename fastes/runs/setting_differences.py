@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _GROUP = "policy_kwargs"  # the setting whose keys are shown as settings of their own
@@ -22,6 +22,11 @@ def differing(many: Sequence[Mapping[str, Any]]) -> list[str]:
     """
     names = dict.fromkeys(name for settings in many for name in settings)
     return [name for name in names if any(settings.get(name) != many[0].get(name) for settings in many[1:])]
+
+
+def named_values(settings: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Return 'sigma=0.02' and its like for each of these settings."""
+    return [f"{name}={value_in_words(settings.get(name))}" for name in names]
 
 
 def value_in_words(value: Any) -> str:

@@ -17,8 +17,8 @@ from typing import Any
 from fastes.reports.population_file import MOST_BINS, POPULATION
 from fastes.runs.curves import DEPTH, runs_in, seeds_share
 from fastes.runs.folder_lock import holders
-from fastes.runs.overview import UNREADABLE, Overview, read_overview
-from fastes.runs.run_config import CONFIG, PROGRESS, number_in, read_config
+from fastes.runs.overview import Overview, overview_and_config, read_overview
+from fastes.runs.run_config import CONFIG, PROGRESS, as_number, as_table, number_in
 from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.watch.followed_progress import FollowedProgress
 
@@ -26,7 +26,20 @@ SEARCH_SECONDS = 2.0  # from one search for new runs to the next
 SPENT_SECONDS = 0.2  # reading runs, per request; the page asks again for the rest
 MOST_FOLLOWED = 32  # curves in memory
 _MOST_BYTES = 100_000  # of a population's file
-_SHOWN = ("env", "seed", "status", "reason", "generations", "timesteps", "budget", "best", "seconds", "updated", "recipe")
+_SHOWN = (
+    "env",
+    "seed",
+    "status",
+    "reason",
+    "generations",
+    "timesteps",
+    "budget",
+    "best",
+    "score",
+    "seconds",
+    "updated",
+    "recipe",
+)
 
 
 class WatchedRuns:
@@ -90,9 +103,8 @@ class WatchedRuns:
                 followed.update()
             curves = followed.since(cursor)
             before = self._rows.get(name)
-        overview = read_overview(path)
-        config = {} if overview.status == UNREADABLE else _config_of(path)
-        row = {**_with_best_of(before, _row(name, overview)), "settings": _settings_of(overview), "group": _group_of(overview)}
+        overview, config = overview_and_config(path)
+        row = {**_row(name, overview, before), "settings": _settings_of(overview), "group": _group_of(overview)}
         return {**curves, **row, **_trials_of(config), "population": _population_of(path)}
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -122,7 +134,7 @@ class WatchedRuns:
             if before is not None and stamp == self._stamps[name]:
                 continue
             self._stamps[name] = stamp
-            row = _with_best_of(before, _row(name, read_overview(path)))
+            row = _row(name, read_overview(path), before)
             if row != before:
                 self._rows[name] = row
                 self._note(name)
@@ -150,21 +162,18 @@ def _stamp(path: Path, locked: Mapping[int, int]) -> object:
 # --- JSON values --------------------------------------------------------------------------------------------------------
 
 
-def _row(name: str, overview: Overview) -> dict[str, Any]:
-    """Return a row of the table of runs."""
-    result = overview.result
-    score = overview.best if result is None else result.mean
-    shown = {key: getattr(overview, key) for key in _SHOWN}
-    return {"name": name, **shown, "score": score, "result": None if result is None else result._asdict()}
+def _row(name: str, overview: Overview, before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a row of the table of runs.
 
-
-def _with_best_of(before: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with the best evaluation that an earlier one had: an overview of a long run reads its newest ones alone."""
-    if before is None or before["seed"] != row["seed"] or before["generations"] > row["generations"]:
-        return row  # the first row, or another training
-    known = [value for value in (before["best"], row["best"]) if value is not None]
-    best = max(known, default=None)
-    return {**row, "best": best, "score": best if row["result"] is None else row["score"]}
+    Args:
+        name, overview: The run's.
+        before: An earlier row, whose best evaluation counts, too: an overview of a long run reads its newest ones alone.
+    """
+    if before is not None and before["seed"] == overview.seed and before["generations"] <= overview.generations:
+        known = [value for value in (before["best"], overview.best) if value is not None]
+        overview = overview._replace(best=max(known, default=None))
+    result = None if overview.result is None else overview.result._asdict()
+    return {"name": name, **{key: getattr(overview, key) for key in _SHOWN}, "result": result}
 
 
 def _settings_of(overview: Overview) -> dict[str, str]:
@@ -178,19 +187,12 @@ def _group_of(overview: Overview) -> str:
     return json.dumps(seeds_share(overview.env, overview.env_kwargs, overview.settings), default=str, sort_keys=True)
 
 
-def _config_of(path: Path) -> dict[str, Any]:
-    try:
-        return read_config(path / CONFIG) or {}
-    except OSError:
-        return {}
-
-
 def _trials_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The rungs that have ended, and the names of the trials' recipes."""
     rungs = rungs_in([*config.get("earlier", []), config])
     known = [{**rung._asdict(), "scores": [score if math.isfinite(score) else None for score in rung.scores]} for rung in rungs]
-    racing = config.get("run", {}).get("racing")
-    names = {**(racing if isinstance(racing, dict) else {}), **{str(trial): name for trial, name in recipes_in(rungs).items()}}
+    racing = as_table(config.get("run", {}).get("racing"))
+    names = {**racing, **{str(trial): name for trial, name in recipes_in(rungs).items()}}
     return {"rungs": known, "recipes": {trial: str(name) for trial, name in names.items()}}
 
 
@@ -207,5 +209,5 @@ def _population_of(path: Path) -> Any:
     if not isinstance(counts, list) or not 0 < len(counts) <= MOST_BINS:
         return None
     known = {name: number_in(found, name) for name in ("generation", "low", "high")}
-    bins = [number_in({"count": count}, "count") for count in counts]
+    bins = list(map(as_number, counts))
     return None if None in (*known.values(), *bins) else {**known, "counts": bins}

@@ -319,7 +319,7 @@ def test_the_notebook_has_the_medians_of_the_populations() -> None:
 
 
 def test_the_page_of_comparisons_is_made_from_the_result_files() -> None:
-    assert comparison.PAGE.read_text(encoding="utf-8") == comparison.page()
+    assert comparison.PAGE.read_text(encoding="utf-8") == comparison.page(comparison.compared())
 
 
 def test_a_comparison_names_what_is_lost() -> None:

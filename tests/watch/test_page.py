@@ -55,6 +55,7 @@ class Page:
         self._emulate("setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.browser.get("about:blank")
         self.browser.get(self.address + "".join(f"{'&' if n else '#'}run={name}" for n, name in enumerate(names)))
+        self.until("typeof charts !== 'undefined'", "the page's scripts run")  # the driver may return before
         return self
 
     def _emulate(self, what: str, **values: Any) -> None:
@@ -220,7 +221,7 @@ def test_a_damaged_run_stops_no_other(page: Page, root: Path, monkeypatch: pytes
     write_progress(whole, [progress_line(number) for number in range(1, 41)])
     page.js("update()")
     page.until(f"runs.get({json.dumps(str(whole))}).generations === 40", "the other one goes on")
-    assert "damaged: ZeroDivisionError" in page.browser.find_element(By.ID, "connection").text
+    page.until("document.getElementById('connection').textContent.includes('damaged: ZeroDivisionError')", "it says so")
 
 
 def test_seeds_are_one_line_with_a_range(page: Page, root: Path) -> None:
