@@ -4,6 +4,7 @@ import torch
 
 from fastes import FastES, TorchPolicy
 
+torch.manual_seed(0)  # the net begins with the same weights each time
 net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))  # scores of CartPole's two actions
 
 with FastES("CartPole-v1", TorchPolicy(net), seed=0, target_return=475.0) as model:
