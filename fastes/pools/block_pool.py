@@ -40,6 +40,7 @@ class OpenRequest:
         crashes: Job -> how often its worker was lost.
         submitted: The pool's time of submission.
         missing: A job that had no result at the last look.
+        is_counted: Whether no worker may have ended between a job and its count in the slot's `unfinished`.
     """
 
     number: int
@@ -55,6 +56,7 @@ class OpenRequest:
     crashes: Counter[int] = field(default_factory=Counter)
     submitted: float = 0.0
     missing: int | None = None
+    is_counted: bool = True
 
     def still_waiting_for_last_missing(self) -> bool:
         """Whether the job that had no result at the last look still has none, so that the others need no look."""

@@ -167,6 +167,7 @@ class BlockLayout:
         slots = sum(training.num_generations + training.num_evaluations for training in self.trainings)
         return {
             "unclaimed": ((slots, 8), "i8"),  # column 0, atomic: ticket << 32 | how many jobs of todo are unclaimed
+            "unfinished": ((slots, 8), "i8"),  # column 0, atomic: the same, of jobs that are not done
             # one writer per row, the worker itself; except for LEAVE and NOTICES
             "workers": ((max(self.n_workers, 1), 16), "i8"),  # columns: see above
             **{f"table {number}": ((size,), "f4") for number, size in enumerate(self.tables)},
@@ -224,6 +225,7 @@ class RequestSlot:
     Attributes:
         training: The number of the training whose requests it takes.
         unclaimed: The word of its unclaimed jobs, (1,).
+        unfinished: The word of its jobs that are not done, (1,).
         noise: The noise table of its candidates, float32 (table_size,); (0,) for none.
         reference: The reference batch of its policy, (n, *observation shape), if the policy needs one.
         calls: The calls that requests make on environments.
@@ -252,7 +254,8 @@ class RequestSlot:
     committed: npt.NDArray[np.int64]
 
     def __init__(self, layout: SlotLayout, training: int, memory: mmap.mmap, at: int, number: int, block: SharedBlock) -> None:
-        self.layout, self.training, self.unclaimed = layout, training, block.unclaimed[number, :1]
+        self.layout, self.training = layout, training
+        self.unclaimed, self.unfinished = block.unclaimed[number, :1], block.unfinished[number, :1]
         table = block.layout.trainings[training].table
         self.noise = block.tables[table] if table >= 0 else _NO_NOISE
         self.reference, self.calls = block.references[training], block.calls
@@ -272,7 +275,7 @@ class SharedBlock:
 
     Attributes:
         slots: One per request that can be open.
-        unclaimed, workers: The arrays of `BlockLayout.shared`.
+        unclaimed, unfinished, workers: The arrays of `BlockLayout.shared`.
         tables: The noise tables, each float32 (size,).
         references: Each training's reference batch; (0,) for none.
         calls: The calls that requests make on environments.
@@ -288,6 +291,7 @@ class SharedBlock:
             memory = mmap.mmap(self.fd, size, flags=mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             arrays = _laid(layout.shared(), memory, 0)
             self.unclaimed: npt.NDArray[np.int64] = arrays["unclaimed"]
+            self.unfinished: npt.NDArray[np.int64] = arrays["unfinished"]
             self.workers: npt.NDArray[np.int64] = arrays["workers"]
             self.tables: list[npt.NDArray[np.float32]] = [arrays[f"table {n}"] for n in range(len(layout.tables))]
             self.references = [arrays[f"reference {n}"] for n in range(len(layout.trainings))]

@@ -20,7 +20,7 @@ class Clock:
 class Watched:
     """A worker that does nothing."""
 
-    ready, owes_an_answer = True, False
+    ready = True
 
     def __init__(self) -> None:
         self.row, self.stopped = np.zeros(EVALUATION_STEPS + 1, dtype=np.int64), False

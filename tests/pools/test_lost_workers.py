@@ -25,6 +25,7 @@ from watched_workers import Clock, Watched
 
 from fastes import FastES, WorkerCrashed, WorkerTimeout
 from fastes.es.perturbations import draw_eval_seeds
+from fastes.pools.processes.offers import Offers
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.processes.worker_failures import HangDetector
 from fastes.pools.processes.worker_process import Worker
@@ -404,14 +405,13 @@ def test_a_line_that_comes_right_after_the_start_is_not_lost(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A worker is quicker than its parent: it has built its environment and played before the parent looks."""
-    offer, started = Worker.offer, tmp_path / "started"
+    wake, started = Offers.wake, tmp_path / "started"
 
-    def slow_offer(self: Worker, number: int) -> None:
-        offer(self, number)
-        if number:  # there are jobs
-            wait_until(started.exists, "an episode was started")
+    def slow_wake(self: Offers, count: int) -> None:
+        wake(self, count)
+        wait_until(started.exists, "an episode was started")
 
-    monkeypatch.setattr(Worker, "offer", slow_offer)
+    monkeypatch.setattr(Offers, "wake", slow_wake)
     with FastES(toy(noisy=True, started=str(started)), preset="default", n_workers=1, **SETTINGS) as model:
         learn(model, 1)
     assert capfd.readouterr().err.splitlines().count("toy: first reset of a process") == 1

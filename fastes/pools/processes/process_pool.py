@@ -16,9 +16,10 @@ from fastes import _core
 from fastes.errors import WorkerError, warn_user
 from fastes.pools.block_pool import BlockPool, OpenRequest, episode_error
 from fastes.pools.processes.nested_training import refuse_workers
+from fastes.pools.processes.offers import Offers
 from fastes.pools.processes.worker_failures import TICK, HangDetector, WorkerFailures
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, LOOK, WORN, Failed, Notice
-from fastes.pools.processes.worker_process import END_SECONDS, OFFER_BYTES, Payload, Worker, see_off, warn_of_late
+from fastes.pools.processes.worker_process import END_SECONDS, Payload, Worker, see_off, warn_of_late
 from fastes.rollout.job import PENALISE, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
     CLAIMING,
@@ -75,6 +76,7 @@ class ProcessPool(BlockPool):
         self.n_processes = n_workers + (spare or 0)
         self.workers: dict[int, Worker] = {}
         self._payload: Payload | None = None
+        self._offers: tuple[Offers, ...] = ()  # to all workers but spare ones, and to these
 
     def open(self, spec: PoolSpec) -> None:
         """Allocate the memory and start the workers, which build their environments while the caller continues.
@@ -87,7 +89,6 @@ class ProcessPool(BlockPool):
         self.check_memory(spec, self.n_processes, actors=self.n_processes)
         refuse_workers()
         self._printed, self._warned = set[str](), set[str]()
-        self._offer = 0  # number of the last one
         self._interrupted = False  # by an exception, before workers and requests could be released
         self._orphans = False  # whether a lost worker may have left a job that it had claimed, of any request
         self._lost_at = 0  # whose ticket is not above this one
@@ -99,6 +100,7 @@ class ProcessPool(BlockPool):
             self._selector.close()
             raise
         try:
+            self._offers = self._with_limits_named(lambda: (Offers(), Offers()))
             self.start()
         except BaseException:
             self.close()
@@ -115,9 +117,7 @@ class ProcessPool(BlockPool):
             self._selector.close()
             self._hang_detector.forget()
             super().close()
-            if self._payload is not None:
-                self._payload.close()
-                self._payload = None
+            self._close_files()
             warn_of_late(self.spec.source.name, late)
 
     def reset_after_fork(self) -> None:
@@ -134,6 +134,12 @@ class ProcessPool(BlockPool):
             self._selector.close()
             self._hang_detector.forget()
         super().reset_after_fork()
+        self._close_files()
+
+    def _close_files(self) -> None:
+        offers, self._offers = self._offers, ()
+        for each in offers:
+            each.close()
         if self._payload is not None:
             self._payload.close()
             self._payload = None
@@ -147,6 +153,7 @@ class ProcessPool(BlockPool):
         self._interrupted = True
         open_.submitted = self._hang_detector.counted
         try:
+            _core.commit(open_.slot.unfinished, 0, open_.ticket << TICKET_SHIFT | len(open_.jobs))
             self._open_jobs(open_, open_.jobs)
             self.start()
         except BaseException:
@@ -159,12 +166,11 @@ class ProcessPool(BlockPool):
         """Let workers claim jobs of a request."""
         open_.slot.todo[: len(jobs)] = jobs[::-1]
         _core.commit(open_.slot.unclaimed, 0, open_.ticket << TICKET_SHIFT | len(jobs))  # from here on they can be claimed
-        self._offer += 1
+        workers, spare = self._offers
         wanted = len(jobs) + len(jobs) // 4 + 1  # some more, as one may be slow to wake
-        for worker in self.workers.values():
-            plays_them = worker.index < self.n_workers or not open_.slot.layout.num_pairs
-            if plays_them and wanted and worker.offer(self._offer):
-                wanted -= worker.ready
+        workers.wake(min(wanted, self.n_workers))
+        if not open_.slot.layout.num_pairs and self.n_processes > self.n_workers:
+            spare.wake(min(wanted, self.n_processes - self.n_workers))
 
     def wait(self, tickets: Collection[int]) -> None:
         """Return once one of these requests is finished. After an exception all requests are forgotten.
@@ -214,7 +220,10 @@ class ProcessPool(BlockPool):
             ):
                 continue
             left = open_.uncommitted()
-            open_.finished, open_.missing = not len(left), int(left[-1]) if len(left) else None
+            open_.missing = int(left[-1]) if len(left) else None
+            # a count that comes later would count for the slot's next request
+            is_uncounted = open_.is_counted and _core.committed(open_.slot.unfinished, 0) & UNCLAIMED
+            open_.finished = not len(left) and not is_uncounted
             if open_.finished:
                 self._hang_detector.learn(float(open_.slot.seconds[open_.jobs].max()), open_.submitted)
             elif self._orphans and (orphans := self._orphans_among(open_, left)) is not None and len(orphans):
@@ -251,17 +260,17 @@ class ProcessPool(BlockPool):
             self._payload = self._with_limits_named(lambda: Payload(self.spec, self.block, self.n_workers))
         for index in range(self.n_processes):
             if index not in self.workers:
-                self._start_worker(index, self._payload).offer(self._offer)
+                self._start_worker(index, self._payload)
 
-    def _start_worker(self, index: int, payload: Payload) -> Worker:
+    def _start_worker(self, index: int, payload: Payload) -> None:
+        offers = self._offers[index >= self.n_workers]
         with interrupts_wait():
-            worker = self._with_limits_named(lambda: Worker(index, self.spec, self.block, payload))
+            worker = self._with_limits_named(lambda: Worker(index, self.spec, self.block, payload, offers.fd))
             self.workers[index] = worker
             self._selector.register(worker.connection, selectors.EVENT_READ, (worker, "message"))
             self._selector.register(worker.stderr, selectors.EVENT_READ, (worker, "stderr"))
             if worker.pidfd >= 0:
                 self._selector.register(worker.pidfd, selectors.EVENT_READ, (worker, "exit"))
-        return worker
 
     def _with_limits_named(self, make: Callable[[], _Made]) -> _Made:
         """Return make(). If descriptors or processes run out, the error names the limit."""
@@ -307,6 +316,8 @@ class ProcessPool(BlockPool):
                 self._release(channel)
         self.workers.pop(worker.index, None)
         worker.reap()
+        for open_ in self._requests.unfinished():
+            open_.is_counted = False
 
     def _see_off(self, workers: list[Worker]) -> list[Worker]:
         """Ask workers to close their environments and to end, and reap them. Returns those that had to be killed."""
@@ -365,10 +376,7 @@ class ProcessPool(BlockPool):
         try:
             while self._has(worker) and (is_there or worker.has_sent()):
                 is_there, message = False, worker.connection.recv_bytes()
-                if len(message) == OFFER_BYTES:
-                    worker.idle_after = int.from_bytes(message, "little")
-                    worker.offer(self._offer)  # if there is a newer one
-                elif message == WORN:
+                if message == WORN:
                     self._renew(worker)
                 elif message != LOOK:
                     self._handle_message(worker, pickle.loads(message))

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from fastes import _core
 from fastes.envs.native.mujoco import leave_untimed
 from fastes.envs.worker_imports import register
+from fastes.pools.processes.offers import Sleep
 from fastes.pools.processes.worker_messages import (
     BUILDING,
     LEAVE_SIGNAL,
@@ -73,7 +74,8 @@ def main(arguments: tuple[int, ...]) -> None:
     watch_forks()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # it was born with these blocked
     die_first_when_memory_is_short()
-    os.set_inheritable(given.connection_fd, False)
+    for fd in (given.connection_fd, given.offers_fd):
+        os.set_inheritable(fd, False)
     connection = Connection(given.connection_fd)
     os.register_at_fork(after_in_child=connection.close)  # a process that an environment forks must not use it
     with report_errors_to_parent(given.connection_fd), CopiesEndHere("the import of what builds the environment"):
@@ -183,7 +185,8 @@ def serve(connection: Connection, start: Start, given: Arguments) -> None:
                 if index >= start.n_workers and len(available()) <= start.n_workers:
                     runner.wrap_evaluation_env = Roaming
                 signals.masked = False  # the environment is whole now, and can be closed
-                work(connection, runner, row, signals, kinds_of(start, index))
+                sleep = Sleep(given.offers_fd, given.connection_fd)
+                work(connection, sleep, runner, row, signals, kinds_of(start, index))
         finally:
             signals.masked = True
     except Leave:
@@ -270,11 +273,19 @@ def build(
     return runner
 
 
-def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], signals: Signals, kinds: list[range]) -> None:
-    """Run jobs, and wait for the next offer if there are none.
+def work(
+    connection: Connection,
+    sleep: Sleep,
+    runner: JobRunner,
+    row: npt.NDArray[np.int64],
+    signals: Signals,
+    kinds: list[range],
+) -> None:
+    """Run jobs, and sleep until the next offer if there are none.
 
     Args:
         connection: To the parent.
+        sleep: Waits for offers.
         runner: Plays the jobs.
         row: This worker's, of the block's `workers`.
         signals: This worker's.
@@ -282,31 +293,34 @@ def work(connection: Connection, runner: JobRunner, row: npt.NDArray[np.int64], 
     """
     block = runner.block
     while not row[LEAVE]:
-        offer = connection.recv_bytes()
-        signals.listen()  # the environment may have installed handlers
-        owes_a_look = False
         while (claimed := claim(block, row, kinds)) is not None:
             number, ticket, job = claimed
-            slot = block.slots[number]
-            if owes_a_look:
-                connection.send_bytes(LOOK)
 
             def report(error: Exception, claimed: tuple[int, int, int] = claimed) -> None:
                 connection.send(_failed(claimed, row, error)._replace(penalised=True))
 
             try:
-                runner.run(slot, ticket, job, report)
+                runner.run(block.slots[number], ticket, job, report)
             except Exception as error:
                 connection.send(_failed(claimed, row, error))
                 return  # the environment may be in any state, and the next job of another request
+            if is_last(block, number):
+                connection.send_bytes(LOOK)
             if row[LEAVE]:
                 return  # the environment has swallowed the exception, or taken over the signal
             if runner.is_worn:
                 connection.send_bytes(WORN)
                 connection.recv_bytes()  # until the parent hangs up
                 return
-            owes_a_look = not _core.committed(slot.unclaimed, 0) & UNCLAIMED
-        connection.send_bytes(offer)  # nothing is left to claim after it
+        signals.listen()  # the environment may have installed handlers
+        if not sleep.until_offer():
+            return
+
+
+def is_last(block: SharedBlock, number: int) -> bool:
+    """Count a job of a slot as done. Returns whether no other one is left."""
+    counted = _core.claim(block.unfinished, number, number + 1)
+    return counted is not None and counted[2] == 0
 
 
 def claim(block: SharedBlock, row: npt.NDArray[np.int64], kinds: list[range]) -> tuple[int, int, int] | None:

@@ -110,8 +110,8 @@ class HangDetector:
 
 
 def _is_busy(worker: Worker) -> bool:
-    """Whether it has something to do: a job, an environment to build, or an offer that it has not answered."""
-    return int(worker.row[JOB]) >= 0 or not worker.ready or worker.owes_an_answer
+    """Whether it has something to do: a job, or an environment to build."""
+    return int(worker.row[JOB]) >= 0 or not worker.ready
 
 
 class WorkerFailure(NamedTuple):

@@ -19,7 +19,7 @@ from fastes.errors import frames_of, origin_of, summary_of, writable
 MARK = "FASTES_WORKER"  # an environment variable of workers and of all that they start
 # A signal that environments do not use, if the system has one. qemu-user lacks the last two.
 LEAVE_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGTERM
-LOOK = b""  # to the parent: a job is done, and its request, which has none left to claim, may be finished
+LOOK = b""  # to the parent: the last job of a request is done
 WORN = b"worn"  # to the parent: this worker has played as many episodes as one may, and waits for its end
 READY_MARK = "fastes: the environment of this worker is built"  # a line on stderr that is not shown
 BUILDING = -1  # the job of a Failed while the environment was built

@@ -59,8 +59,6 @@ from fastes.pools.processes.worker_messages import report_errors_to_parent
 with report_errors_to_parent({fd}): from fastes.pools.processes.worker import main
 main({arguments!r})
 """
-OFFER_BYTES = 8
-_OFFER_HEAD = OFFER_BYTES.to_bytes(4, "big")  # the length, with which multiprocessing's connections begin a message
 _MAX_LINE = 1 << 16  # bytes of a worker's unfinished line that are kept
 _READS = 16  # chunks of output read at a time: a worker that writes without end must not block the parent
 CLOSE_SECONDS = 10.0  # for env.close, after building is finished, on a busy machine too
@@ -78,12 +76,14 @@ class Arguments(NamedTuple):
         connection_fd: Its end of the connection.
         parent_pid: Its parent.
         worker: Its row of the block's `workers`.
+        offers_fd: The end that it reads of the pipe of offers.
         start_fd, start_size: The file that its Start is in, and the pickle's bytes.
     """
 
     connection_fd: int
     parent_pid: int
     worker: int
+    offers_fd: int
     start_fd: int
     start_size: int
 
@@ -137,19 +137,17 @@ class Worker:
         spec: The pool's.
         block: The shared memory.
         payload: The data that it starts with.
+        offers_fd: The end that it reads of the pipe of offers.
 
     Attributes:
-        sent_offer: The last offer that was sent to it.
-        idle_after: The last offer after which it found no job left.
         killed_for: The reason why the parent killed it; '' if it did not.
         stderr_tail: The last lines that it wrote to stderr.
     """
 
-    def __init__(self, index: int, spec: PoolSpec, block: SharedBlock, payload: Payload) -> None:
+    def __init__(self, index: int, spec: PoolSpec, block: SharedBlock, payload: Payload, offers_fd: int) -> None:
         self.index, self.row = index, block.workers[index]
         self.row[[JOB, CLAIMING, READY, LEAVE, STAGE]] = -1, 0, 0, 0, 0
         self._show_lines = not spec.env_shown
-        self.sent_offer = self.idle_after = 0
         self.killed_for = ""
         self.stderr_tail: deque[str] = deque(maxlen=30)
         self._partial = b""
@@ -158,11 +156,11 @@ class Worker:
         self.connection = Connection(ours.detach())
         self._poll = select.poll()
         self._poll.register(self.connection.fileno(), select.POLLIN)
-        arguments = Arguments(theirs.fileno(), os.getpid(), index, payload.fd, payload.size)
+        arguments = Arguments(theirs.fileno(), os.getpid(), index, offers_fd, payload.fd, payload.size)
         boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], fd=theirs.fileno(), arguments=tuple(arguments))
         try:
             with theirs:
-                fds = theirs.fileno(), block.fd, payload.fd
+                fds = theirs.fileno(), block.fd, payload.fd, offers_fd
                 self.process = _popen([sys.executable, "-c", boot], fds, spec.source.folder, spec.first_worker + index)
         except BaseException:
             self.connection.close()
@@ -181,27 +179,6 @@ class Worker:
     def stage(self) -> int:
         """The stage of its environment: 0 before it is built, OPEN or CLOSED."""
         return int(_core.committed(self.row, STAGE))
-
-    @property
-    def owes_an_answer(self) -> bool:
-        """Whether it has not answered the last offer: it plays, or should begin to."""
-        return self.idle_after < self.sent_offer
-
-    def offer(self, number: int) -> bool:
-        """Tell it that there are jobs, unless it has not answered the last offer: messages must not pile up.
-
-        Returns:
-            Whether the message was sent.
-        """
-        if self.owes_an_answer or number <= self.sent_offer:
-            return False
-        self.sent_offer = number
-        try:
-            # as send_bytes does, in a third of its time; it comes back when nothing is left
-            os.write(self.connection.fileno(), _OFFER_HEAD + number.to_bytes(OFFER_BYTES, "little"))
-        except (BrokenPipeError, ConnectionResetError):
-            return False
-        return True
 
     def has_sent(self) -> bool:
         """Whether a message, or the end of the connection, can be received. Connection.poll would make a selector per call."""

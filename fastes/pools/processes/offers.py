@@ -1,0 +1,56 @@
+"""Offers of jobs: bytes in a pipe that workers share. Each wakes one worker that sleeps."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+
+_ROOM = 4096  # bytes, if the system lets a pipe be so small: those that nobody needed are read later, each for a look in vain
+
+
+class Offers:
+    """The parent's side of the pipe.
+
+    Attributes:
+        fd: The end that workers read.
+    """
+
+    def __init__(self) -> None:
+        self.fd, self._our_end = os.pipe()
+        for end in (self.fd, self._our_end):
+            os.set_blocking(end, False)
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self._our_end, fcntl.F_SETPIPE_SZ, _ROOM)
+
+    def wake(self, count: int) -> None:
+        """Wake this many workers, as far as so many sleep. The others look for jobs before they sleep."""
+        with contextlib.suppress(BlockingIOError):  # it is full: enough to wake all
+            os.write(self._our_end, b"." * count)
+
+    def close(self) -> None:
+        os.close(self.fd)
+        os.close(self._our_end)
+
+
+class Sleep:
+    """A worker's side of the pipe.
+
+    Args:
+        fd: The end that workers read.
+        line: The descriptor of its connection to the parent, which sends nothing on it.
+    """
+
+    def __init__(self, fd: int, line: int) -> None:
+        self._fd, self._poll = fd, select.poll()
+        self._poll.register(fd, select.POLLIN)
+        self._poll.register(line, select.POLLIN)
+
+    def until_offer(self) -> bool:
+        """Sleep until there are jobs to look for. Returns False if the parent has hung up instead."""
+        while all(fd == self._fd for fd, _ in self._poll.poll()):
+            with contextlib.suppress(BlockingIOError):  # another worker has read it
+                return bool(os.read(self._fd, 1))
+        return False
