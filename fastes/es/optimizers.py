@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import shown, suggest
+from fastes.system.copies import shallow
 
 Float32 = npt.NDArray[np.float32]
 AnyFloat = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -224,7 +225,7 @@ def stepped(optimizer: Optimizer, gradient: Float32, learning_rate: float) -> tu
         ValueError: The step has another shape.
     """
     own = isinstance(optimizer, (SGD, Adam, ClipUp))
-    new = copy.copy(optimizer) if own else copy.deepcopy(optimizer)  # that of a user may write into its arrays
+    new = shallow(optimizer) if own else copy.deepcopy(optimizer)  # that of a user may write into its arrays
     step = np.asarray(new.step(gradient, learning_rate), dtype=np.float32)
     if step.shape != gradient.shape:
         raise ValueError(f"the step of {shown(optimizer)} has shape {step.shape}: expected {gradient.shape}, as the gradient")

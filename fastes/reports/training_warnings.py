@@ -6,6 +6,7 @@ import math
 import warnings
 
 import numpy as np
+import numpy.typing as npt
 
 from fastes.errors import level_outside
 from fastes.es.fitness_shaping import mean_and_std
@@ -15,6 +16,7 @@ from fastes.rollout.batch import Batch
 from fastes.training.evaluation import FinishedEvaluation
 from fastes.training.training import Training
 
+Float64 = npt.NDArray[np.float64]
 UNBEATEN, _EQUAL, _SHORT, _DRAWN = 50, 20, 20, 20  # generations in a row
 _AT_ONCE, _LONG = 2.0, 10.0  # mean steps of episodes that end at once, and of such that do not
 _OF_ENV = ("steps", "observations")  # kinds of warnings
@@ -62,25 +64,24 @@ class StatisticsWarnings:
             is_racing: Whether others may still win. Until then it is no fault that a recipe does not learn.
         """
         self._is_racing = is_racing
+        finite = batch.returns[np.isfinite(batch.returns)]
+        length = int(batch.lengths.sum()) / batch.lengths.size / batch.per_candidate
         if generation == 1:
-            self._first_lengths = (
-                float(batch.lengths.mean()) / batch.per_candidate,
-                int(batch.lengths.min()) // batch.per_candidate,
-            )
-        self._check_finite(training, generation, batch)
+            self._first_lengths = length, int(batch.lengths.min()) // batch.per_candidate
+        self._check_finite(training, generation, batch, finite)
         self._check_longest_episode(training, generation, batch, finished)
-        self._check_shortest_episodes(training, generation, batch)
-        self._check_equal_returns(training, generation, batch, finished)
+        self._check_shortest_episodes(training, generation, length)
+        self._check_equal_returns(training, generation, batch, finite, finished)
         if finished is not None:
             self._check_unbeaten(training, finished)
             self._check_drawn(training, finished)
-        self._check_course(training, generation, batch, finished, target_return, has_raced)
+        self._check_course(training, generation, batch, finite, finished, target_return, has_raced)
 
-    def _check_finite(self, training: Training, generation: int, batch: Batch) -> None:
+    def _check_finite(self, training: Training, generation: int, batch: Batch, finite: Float64) -> None:
         """Check returns and observations, except after a penalty, which has its own warning."""
         if batch.penalised:
             return
-        nonfinite = int(np.count_nonzero(~np.isfinite(batch.returns)))
+        nonfinite = batch.returns.size - finite.size
         if nonfinite:
             self._say(
                 "returns",
@@ -109,11 +110,11 @@ class StatisticsWarnings:
             )
 
     def _check_equal_returns(
-        self, training: Training, generation: int, batch: Batch, finished: FinishedEvaluation | None
+        self, training: Training, generation: int, batch: Batch, finite: Float64, finished: FinishedEvaluation | None
     ) -> None:
-        fitness_differs = training.settings.alive_bonus and len(set(batch.lengths.flat)) > 1
-        is_equal = _all_equal(batch, finished) and not fitness_differs
-        finite = batch.returns[np.isfinite(batch.returns)]
+        is_equal = _all_equal(batch, finished)
+        if is_equal and training.settings.alive_bonus and len(set(batch.lengths.flat)) > 1:  # fitness differs
+            is_equal = False
         if finite.size:
             self._lowest, self._highest = min(self._lowest, float(finite.min())), max(self._highest, float(finite.max()))
         if is_equal and self._is_at_its_best(float(batch.returns.flat[0])):
@@ -130,8 +131,7 @@ class StatisticsWarnings:
         """Return whether a return that all candidates have is the highest so far, after lower ones or an unknown start."""
         return value >= self._highest and (value > self._lowest or self._first_lengths is None)
 
-    def _check_shortest_episodes(self, training: Training, generation: int, batch: Batch) -> None:
-        length = float(batch.lengths.mean()) / batch.per_candidate
+    def _check_shortest_episodes(self, training: Training, generation: int, length: float) -> None:
         self._short = self._short + 1 if length <= _AT_ONCE else 0
         if self._short < _SHORT or self._first_lengths is None:
             return
@@ -156,6 +156,7 @@ class StatisticsWarnings:
         training: Training,
         generation: int,
         batch: Batch,
+        finite: Float64,
         finished: FinishedEvaluation | None,
         target_return: float,
         has_raced: bool,
@@ -163,7 +164,6 @@ class StatisticsWarnings:
         """Check that returns rise: since the start, and towards the target."""
         counters = training.counters
         at = counters.num_timesteps, counters.budget
-        finite = batch.returns[np.isfinite(batch.returns)]
         is_new_bin = finite.size > 0 and self._candidates.add(float(finite.mean()), *at, is_first=generation == 1)
         evaluations = self._evaluations
         if finished is not None:

@@ -543,12 +543,10 @@ class FastES(Agent):
             return
         elapsed = round(self.elapsed, 6)
         infos, successes = recent.infos.copy(), recent.successes.copy()
-        keywords = self.info_keywords
-        infos.extend(
-            {"r": r, "l": length, "t": elapsed, **keywords_in(info, keywords)}
-            for (r, length), info in zip(report.episodes, report.infos or [{}] * len(report.episodes), strict=True)
-            if math.isfinite(r)  # the NaN of a failed episode would make means NaN
-        )
+        noted = [{"r": r, "l": length, "t": elapsed} for r, length in report.episodes]
+        for episode, info in zip(noted, report.infos, strict=False):  # there are none if nobody reads them
+            episode.update(keywords_in(info, self.info_keywords))
+        infos.extend(episode for episode in noted if math.isfinite(episode["r"]))  # that of a failed one would make means NaN
         successes.extend(success for success in report.successes if not math.isnan(success))
         self._recent = _Recent(report, infos, successes)
         self._warn_of_infos(report)

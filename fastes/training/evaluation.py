@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,12 +23,14 @@ Float64 = npt.NDArray[np.float64]
 _MOST = 1000  # that a checkpoint may hold
 
 
-class Evaluation(NamedTuple):
-    """Noise-free episodes: returns float64 (episodes,), lengths int64 (episodes,), env_seeds int64 (episodes,)."""
-
+class _Episodes(NamedTuple):
     returns: npt.NDArray[np.float64]
     lengths: npt.NDArray[np.int64]
     env_seeds: npt.NDArray[np.int64]
+
+
+class Evaluation(_Episodes):
+    """Noise-free episodes: returns float64 (episodes,), lengths int64 (episodes,), env_seeds int64 (episodes,)."""
 
     @property
     def timesteps(self) -> int:
@@ -37,14 +40,17 @@ class Evaluation(NamedTuple):
     @property
     def mean(self) -> float:
         """Mean return; -inf if one is not finite."""
-        values = self.returns.tolist()
-        return mean_and_std(values)[0] if all(map(math.isfinite, values)) else -math.inf
+        return self._mean_and_std[0]
 
     @property
     def std(self) -> float:
         """Population standard deviation of the returns; NaN if one is not finite."""
+        return self._mean_and_std[1]
+
+    @cached_property
+    def _mean_and_std(self) -> tuple[float, float]:
         values = self.returns.tolist()
-        return mean_and_std(values)[1] if all(map(math.isfinite, values)) else math.nan
+        return mean_and_std(values) if all(map(math.isfinite, values)) else (-math.inf, math.nan)
 
     @property
     def worst(self) -> float:

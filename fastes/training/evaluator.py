@@ -43,11 +43,13 @@ class Running(NamedTuple):
         number: The training's.
         theta: The very array, by which it is known.
         ticket: The request's.
+        seeds: Environment seeds of its episodes, int64 (n,).
     """
 
     number: int
     theta: Float32
     ticket: int
+    seeds: Int64
 
 
 class Shared(NamedTuple):

@@ -82,32 +82,32 @@ class Player:
         for pending in training.to_evaluate()[: training.settings.evaluations_at_once()]:  # a loaded training may have more
             self.begin_evaluation(training, pending)
 
-    def begin_evaluation(self, training: Training, pending: PendingEvaluation) -> int:
-        """Submit an evaluation, unless it plays already: it is known by its theta, the very array. Returns the ticket."""
+    def begin_evaluation(self, training: Training, pending: PendingEvaluation) -> Running:
+        """Submit an evaluation, unless it plays already: it is known by its theta, the very array."""
         pool = self.evaluator.opened()
         for each in self.evaluator.running:
             if each.theta is pending.theta and pool.knows(each.ticket):  # an error may make the pool forget it
-                return each.ticket
+                return each
+        seeds = training.eval_seeds(pending.generation)
         request = Request(
             pending.theta,
             pending.normalizer,
             training.episode_settings()[1],
-            eval_seeds=training.eval_seeds(pending.generation),
+            eval_seeds=seeds,
             generation=pending.generation,
             training=self.evaluator.place(self.number),
             calls=training.env_calls.sent(pending.calls),
         )
-        ticket = pool.submit(request)
-        known = (each for each in self.evaluator.running if pool.knows(each.ticket))
-        self.evaluator.running = [*known, Running(self.number, pending.theta, ticket)]
-        return ticket
+        new = Running(self.number, pending.theta, pool.submit(request), seeds)
+        self.evaluator.running = [*(each for each in self.evaluator.running if pool.knows(each.ticket)), new]
+        return new
 
     async def finished(self, training: Training, pending: PendingEvaluation) -> FinishedEvaluation:
         """Await an evaluation, which begins here if it does not play yet."""
-        ticket = self.begin_evaluation(training, pending)
-        batch = await self.evaluator.opened().result(ticket)
-        self.evaluator.running = [each for each in self.evaluator.running if each.ticket != ticket]
-        return FinishedEvaluation(pending, Evaluation(batch.returns, batch.lengths, training.eval_seeds(pending.generation)))
+        running = self.begin_evaluation(training, pending)
+        batch = await self.evaluator.opened().result(running.ticket)
+        self.evaluator.running = [each for each in self.evaluator.running if each.ticket != running.ticket]
+        return FinishedEvaluation(pending, Evaluation(batch.returns, batch.lengths, running.seeds))
 
     async def evaluate(self, training: Training, seeds: Int64, of: PendingEvaluation | Snapshot | None = None) -> Evaluation:
         """Play noise-free episodes, one for each environment seed.

@@ -212,10 +212,9 @@ class Report(NamedTuple):
 def report_of(record: Record, batch: Batch) -> Report:
     """batch: of the generation's candidates."""
     each = batch.per_candidate
-    episodes = [
-        (mean_return, steps // each + (number < steps % each))
-        for mean_return, steps in zip(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), strict=True)
-        for number in range(each)
-    ]
-    successes = [success for success in batch.successes.ravel().tolist() for _ in range(each)]
+    episodes = list(zip(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), strict=True))
+    successes = batch.successes.ravel().tolist()
+    if each > 1:
+        episodes = [(mean, steps // each + (number < steps % each)) for mean, steps in episodes for number in range(each)]
+        successes = [success for success in successes for _ in range(each)]
     return Report(record, episodes, successes, [info for infos in batch.infos for info in infos], batch.has_masks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from fastes.checkpoints.field_checks import Kinds, check_record, damaged, is_cou
 from fastes.es.perturbations import draw_eval_seeds
 from fastes.rollout.batch import Batch
 from fastes.settings.recipes import for_few_generations
+from fastes.system.copies import shallow
 from fastes.training.counters import Counters
 from fastes.training.evaluation import Evaluation
 from fastes.training.training import Training
@@ -129,6 +130,10 @@ class Selection:
         )
         return cls(trials, seed, rung_sizes(len(trials), rungs), fraction)
 
+    def _replace(self, **changes: Any) -> Selection:
+        """A record with other values."""
+        return shallow(self, **changes)
+
     @property
     def is_open(self) -> bool:
         """Whether several trials are left."""
@@ -219,9 +224,9 @@ class Selection:
         """
         total = (0 if anew else self.num_timesteps) + timesteps
         budget = total if timesteps else min(self.budget or total, total)
-        new = replace(self, budget=budget)
+        new = self._replace(budget=budget)
         if anew:
-            new = replace(new, dropped=Counters(), scoring_timesteps=0)
+            new = new._replace(dropped=Counters(), scoring_timesteps=0)
         if anew or budget != self.budget:
             return new._with_own_budgets(timesteps, anew)
 
@@ -236,7 +241,7 @@ class Selection:
             trial._replace(training=trial.training.with_budget(self._own_timesteps(trial, timesteps), anew))
             for trial in self.trials
         )
-        return replace(self, trials=tuple(trials))
+        return self._replace(trials=tuple(trials))
 
     def _own_timesteps(self, trial: Trial, timesteps: int) -> int:
         """Steps that a trial has from now on if it wins."""
@@ -254,7 +259,7 @@ class Selection:
     def focused(self, number: int) -> Selection:
         """The selection that shows the trial of this number."""
         place = self.place_of(number)
-        return self if place == self.focus else replace(self, focus=place)
+        return self if place == self.focus else self._replace(focus=place)
 
     def with_training(self, training: Training, number: int | None = None) -> Selection:
         """The selection with another state of a training: of the trial of this number, or of the one that is shown."""
@@ -264,7 +269,7 @@ class Selection:
         after = before._replace(training=training, rung_timesteps=before.rung_timesteps + played)
         if training.report is not None and training.report is not before.training.report:
             after = after._replace(recent_return=_moved(before.recent_return, training.report.record.return_mean))
-        return replace(self, trials=(*self.trials[:place], after, *self.trials[place + 1 :]))
+        return self._replace(trials=(*self.trials[:place], after, *self.trials[place + 1 :]))
 
     def after_rung(self, scored: Mapping[int, Evaluation], is_last: bool) -> Selection:
         """The selection after a rung: the better trials go on from their own state.
@@ -279,8 +284,7 @@ class Selection:
         ranked = sorted(trials, key=lambda trial: (-scores[trial.number], -trial.recent_return, trial.number))
         is_last = is_last or self.rung + 1 >= len(self.sizes)
         kept = 1 if is_last else self.sizes[self.rung + 1]
-        new = replace(
-            self._without(ranked[kept:]),
+        new = self._without(ranked[kept:])._replace(
             trials=tuple(trial._replace(rung_timesteps=self._debt(trial)) for trial in ranked[:kept]),
             focus=0,
             rung=min(self.rung + 1, len(self.sizes) - 1),
@@ -295,7 +299,7 @@ class Selection:
         if not self.is_race:
             return new
         steps = sum(evaluation.timesteps for evaluation in scored.values())
-        new = replace(new, scoring_timesteps=self.scoring_timesteps + steps)
+        new = new._replace(scoring_timesteps=self.scoring_timesteps + steps)
         return new._with_own_budgets(max(1, new.budget - new.num_timesteps))
 
     @staticmethod
@@ -330,7 +334,7 @@ class Selection:
 
         first, *others = map(measured, self.trials[:count], costs)
         first = first._replace(training=first.training._replace(counters=first.training.counters.with_warm_up(batch)))
-        new = replace(self, trials=(first, *others), sizes=rung_sizes(count, rungs), focus=0)
+        new = self._replace(trials=(first, *others), sizes=rung_sizes(count, rungs), focus=0)
         return new._with_own_budgets(self.budget - new.num_timesteps)
 
     def _debt(self, trial: Trial) -> int:
@@ -341,7 +345,7 @@ class Selection:
         """The selection that one trial has won without a rung: it is solved, or was given parameters."""
         winner = self.present if number is None else self.trials[self.place_of(number)]
         out = [trial for trial in self.trials if trial is not winner]
-        return replace(self._without(out), trials=(winner,), focus=0)
+        return self._without(out)._replace(trials=(winner,), focus=0)
 
     def _without(self, trials: Sequence[Trial]) -> Selection:
         """The selection with the tallies of these trials among those that are out."""
@@ -354,12 +358,12 @@ class Selection:
                 warm_up_timesteps=dropped.warm_up_timesteps + counters.warm_up_timesteps,
                 best_eval_return=max(dropped.best_eval_return, counters.best_eval_return),
             )
-        return replace(self, dropped=dropped)
+        return self._replace(dropped=dropped)
 
     def with_seed(self, seed: int) -> Selection:
         """The selection with the draws of another seed from now on."""
         trials = (t._replace(training=t.training.with_seed(trial_seed(seed, t.number))) for t in self.trials)
-        return replace(self, trials=tuple(trials), seed=seed)
+        return self._replace(trials=tuple(trials), seed=seed)
 
     def with_episode_limit(self, episode_limit: int | None) -> Selection:
         """The selection once the environment's own limit is known."""
@@ -376,10 +380,10 @@ class Selection:
         present = self.present._replace(training=self.training.with_counters(num_timesteps=own))
         dropped = max(0, self.dropped.num_timesteps + value - others - own)
         trials = (*self.trials[: self.focus], present, *self.trials[self.focus + 1 :])
-        return replace(self, trials=trials, dropped=self.dropped._replace(num_timesteps=dropped))
+        return self._replace(trials=trials, dropped=self.dropped._replace(num_timesteps=dropped))
 
     def _each(self, change: Callable[[Training], Training]) -> Selection:
-        return replace(self, trials=tuple(trial._replace(training=change(trial.training)) for trial in self.trials))
+        return self._replace(trials=tuple(trial._replace(training=change(trial.training)) for trial in self.trials))
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 

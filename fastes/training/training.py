@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from fastes.rollout.env_calls import EnvCalls
 from fastes.rollout.episode import STEP_GUARD, EpisodeSettings, usual_limit
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.settings.settings import Settings
+from fastes.system.copies import shallow
 from fastes.training.archive import Archive, Snapshot
 from fastes.training.checkpoint_room import check_room
 from fastes.training.counters import Counters
@@ -112,11 +112,8 @@ class Training:
         return new
 
     def _replace(self, **changes: Any) -> Training:
-        """A record with other values; `dataclasses.replace` takes several times as long."""
-        new = object.__new__(Training)
-        vars(new).update(vars(self))
-        vars(new).update(changes)
-        return new
+        """A record with other values."""
+        return shallow(self, **changes)
 
     @property
     def generation(self) -> int:
@@ -242,7 +239,7 @@ class Training:
             FastESError: If every candidate failed, or the step is not finite.
         """
         fitness = fitness_of(batch, self.settings, self.generation + 1, self.strategy.progress_remaining)
-        strategy = copy.copy(self.strategy)
+        strategy = shallow(self.strategy)
         update = strategy.tell(fitness)
         new = self._replace(
             strategy=strategy,
@@ -262,7 +259,7 @@ class Training:
         return settings.normalize_obs and not 0 < settings.obs_freeze_after <= self.normalizer.count
 
     def _merged(self, batch: Batch) -> ObsNormalizer:
-        normalizer = copy.copy(self.normalizer)
+        normalizer = shallow(self.normalizer)
         normalizer.merge(batch.moments, batch.lengths.ravel())
         return normalizer
 
@@ -299,7 +296,7 @@ class Training:
         new = self._replace(pending=())
         if of.theta is self.strategy.theta:
             return new
-        strategy = copy.copy(self.strategy)
+        strategy = shallow(self.strategy)
         strategy.restart(of.theta)
         return new._replace(strategy=strategy, normalizer=of.normalizer)
 
@@ -346,7 +343,7 @@ class Training:
             theta: float32 (num_params,).
             normalizer: Other statistics of observations; None for the present ones.
         """
-        strategy = copy.copy(self.strategy)
+        strategy = shallow(self.strategy)
         strategy.theta = theta
         return self.in_new_env()._replace(strategy=strategy, normalizer=self.normalizer if normalizer is None else normalizer)
 
@@ -356,7 +353,7 @@ class Training:
 
     def with_seed(self, seed: int) -> Training:
         """The training with the draws of another seed from now on; parameters stay."""
-        strategy = copy.copy(self.strategy)
+        strategy = shallow(self.strategy)
         strategy.reseed(seed)
         return self._replace(seed=seed, pending=(), strategy=strategy)
 
@@ -416,7 +413,7 @@ class Training:
         if sigma_factor != 1.0 and "sigma" in rest:
             with np.errstate(over="ignore"):  # they end within the bounds of today's
                 rest = {**rest, "sigma": rest["sigma"] * sigma_factor}
-        strategy, own = copy.copy(self.strategy), {n: x for n, x in rest.items() if not n.startswith(PREFIX)}
+        strategy, own = shallow(self.strategy), {n: x for n, x in rest.items() if not n.startswith(PREFIX)}
         strategy.load_state(own, values["generation"])
         strategy.reseed(values["seed"])
         normalizer = self.normalizer.like({name: rest[f"{PREFIX}{name}"] for name in self.normalizer.state()})
