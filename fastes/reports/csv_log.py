@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,12 +23,14 @@ _OF_A_SELECTION = (
 )
 _TRIAL = Record._fields.index("trial")
 _HEAD_BYTES = 4096  # more than the column names take
+_QUICK, _WAIT = 0.05, 1.0  # seconds of a quick generation, and that its record may wait
 _MAX_DIGITS = 10  # of a generation, which is a number of 32 bits
 
 
 class CsvLog:
-    """Appends records to a CSV file, one line each, and writes them through at once.
+    """Appends records to a CSV file, one line each.
 
+    A slow generation's is written at once, and with it all before. Those of quick ones wait for each other, a second at most.
     After an OSError no torn line stays in the file, and the next write includes the records that failed.
     """
 
@@ -36,6 +39,7 @@ class CsvLog:
         self._owed: list[Record] = []
         self._last: dict[int, int] = {}  # trial -> its last generation
         self._elapsed: dict[int, float] = {}  # trial -> its seconds until then
+        self._flushed_at = -math.inf
         if not path.exists():
             self._append([])
 
@@ -45,14 +49,15 @@ class CsvLog:
         return max(self._elapsed.values(), default=0.0)
 
     def write(self, record: Record) -> None:
-        """Write a record, unless it was written before. OSError if that fails."""
+        """Take a record, unless it was taken before, and write it if it is time. OSError if that fails."""
         with interrupts_wait():  # otherwise a row may be written twice, or never
             if record.generation > self._last.get(record.trial, -1):
                 self._last[record.trial] = record.generation
                 self._owed.append(record)
                 passed = record.seconds if math.isfinite(record.seconds) else 0.0
                 self._elapsed[record.trial] = self._elapsed.get(record.trial, 0.0) + passed
-            self.flush()
+            if not record.seconds < _QUICK or time.monotonic() - self._flushed_at >= _WAIT:
+                self.flush()
 
     def flush(self) -> None:
         """Write the records that are not in the file yet."""
@@ -60,6 +65,7 @@ class CsvLog:
             if self._owed:
                 self._append(self._owed)
                 self._owed.clear()
+            self._flushed_at = time.monotonic()
 
     def truncate(self, generations: Mapping[int, int]) -> None:
         """Drop the records after the last checkpoint.

@@ -195,6 +195,12 @@ class RunFolder(Callback):
         with self._surviving(FINAL_SELECTION):
             write_final_selection(self.path / FINAL_SELECTION, result)
 
+    def on_phase(self, model: Model, name: str, episodes: int) -> None:  # noqa: ARG002
+        """Write the statistics that wait: these episodes may take long."""
+        if self._log is not None:
+            with self._surviving(PROGRESS):
+                self._log.flush()
+
     def on_rung(self, model: Model, rung: Rung) -> None:
         """Write the scores of a rung to config.toml."""
         if self._config:
@@ -219,8 +225,11 @@ class RunFolder(Callback):
 
     def on_generation(self, model: Model, record: Record) -> None:
         assert self._log is not None
+        is_due = time.monotonic() - self._saved_at >= self.checkpoint_seconds
         with self._surviving(PROGRESS):
             self._log.write(record)
+            if is_due:
+                self._log.flush()
         for file in self.files:
             with self._surviving(file.path.name):
                 file.on_generation(model, record)
@@ -229,15 +238,17 @@ class RunFolder(Callback):
         self._midway.on_generation(model)
         self._note_race(model)
         self.note_losses()
-        if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
+        if is_due:
             with self._surviving(CHECKPOINT):
                 self.save(model)
 
     def on_end(self, model: Model) -> None:
-        """Write the statistics of a generation that was committed before an interrupt and not reported."""
-        if model.unreported_record is not None and self._log is not None:
+        """Write the statistics that wait, and those of a generation that was committed before an interrupt and not reported."""
+        if self._log is not None:
             with self._surviving(PROGRESS):
-                self._log.write(model.unreported_record)
+                if model.unreported_record is not None:
+                    self._log.write(model.unreported_record)
+                self._log.flush()
         for file in self.files:
             with self._surviving(file.path.name):
                 file.on_end(model)

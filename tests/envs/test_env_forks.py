@@ -159,7 +159,9 @@ class Deaf(Toy):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         if "FASTES_WORKER" in os.environ and self._first_time(self.marker):
             for fd in map(int, os.listdir("/proc/self/fd")):
-                if os.path.islink(f"/proc/self/fd/{fd}") and os.readlink(f"/proc/self/fd/{fd}").startswith(("socket:", "pipe:")):
+                if os.path.islink(f"/proc/self/fd/{fd}") and os.readlink(f"/proc/self/fd/{fd}").startswith(
+                    ("socket:", "pipe:")
+                ):
                     ours = socketpair()
                     self.kept = (*self.kept, os.dup(fd), ours)
                     os.dup2(ours[0].fileno(), fd)

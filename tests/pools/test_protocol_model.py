@@ -719,7 +719,10 @@ BROKEN_RULES = {
         "is taken for one that worker",
     ),
     "claiming is over, then the row": (replace(ALONE, row_before_unsaid=False), "runs job 1 of place 0 again"),
-    "commit, then the value": (replace(ALONE, plan=IN_TURN, tick=True, value_before_commit=False), r"request 1 collects \(0,\)"),
+    "commit, then the value": (
+        replace(ALONE, plan=IN_TURN, tick=True, value_before_commit=False),
+        r"request 1 collects \(0,\)",
+    ),
     "leave the job, then commit": (replace(ALONE, commit_before_leaving=False), "runs job 1 of place 0 again"),
     "no look": (replace(BOTH, look_is_sent=False), "request 1 is done, and the parent is not told"),
     "count, then commit": (replace(BOTH, commit_before_count=False), "is done, and the parent is not told"),

@@ -7,6 +7,7 @@ import os
 import shutil
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from envs_for_tests import Toy
 from faults import caught_warnings
 from processes import run_script
 from training import learn, without_times
+from watched_workers import Clock
 
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
@@ -166,7 +168,7 @@ def test_a_file_size_limit_tears_nothing(tmp_path: Path) -> None:
 
 def test_statistics_that_are_owed_come_in_order(tmp_path: Path) -> None:
     with FastES(Toy, preset="default", n_workers=0, **SETTINGS) as model:
-        records = learn(model, 3)
+        records = [record._replace(seconds=1.0) for record in learn(model, 3)]  # slow ones are written at once
     log = CsvLog(tmp_path / "progress.csv")
     log.write(records[0])
     shutil.move(tmp_path / "progress.csv", tmp_path / "aside")
@@ -179,6 +181,21 @@ def test_statistics_that_are_owed_come_in_order(tmp_path: Path) -> None:
     rows = _rows(tmp_path)
     assert [row["generation"] for row in rows] == ["1", "2", "3"]
     assert [float(row["return_mean"]) for row in rows] == [without_times(record)["return_mean"] for record in records]
+
+
+def test_statistics_of_quick_generations_wait_a_second_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("fastes.reports.csv_log.time", SimpleNamespace(monotonic=clock))
+    with FastES(Toy, preset="default", n_workers=0, **SETTINGS) as model:
+        records = [record._replace(seconds=0.001) for record in learn(model, 6)]
+    log, seen = CsvLog(tmp_path / "progress.csv"), []
+    for record, passed in zip(records, (0.0, 0.5, 0.6, 0.1, 0.1, 0.1), strict=True):
+        clock.now += passed
+        log.write(record if record is not records[4] else record._replace(seconds=2.0))
+        seen.append(len(_rows(tmp_path)))
+    assert seen == [1, 1, 3, 3, 5, 5]
+    log.flush()
+    assert [row["generation"] for row in _rows(tmp_path)] == ["1", "2", "3", "4", "5", "6"]
 
 
 def test_the_command_line_passes_the_choice_on(tmp_path: Path) -> None:

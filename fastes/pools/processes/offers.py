@@ -26,7 +26,7 @@ class Offers:
                 fcntl.fcntl(self._our_end, fcntl.F_SETPIPE_SZ, _ROOM)
 
     def wake(self, count: int) -> None:
-        """Wake this many workers, as far as so many sleep. The others look for jobs before they sleep."""
+        """Wake this many sleeping workers, or all. One that does not sleep looks for jobs before it does."""
         with contextlib.suppress(BlockingIOError):  # it is full: enough to wake all
             os.write(self._our_end, b"." * count)
 
