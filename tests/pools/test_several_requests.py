@@ -21,10 +21,10 @@ from processes import children, wait_until
 
 from fastes import FastES, FastESError, WorkerError
 from fastes.pools.pool import Pool
+from fastes.pools.processes.offers import Offers
 from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.processes.worker import claim
 from fastes.pools.processes.worker_failures import HangDetector
-from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.batch import Batch
 from fastes.rollout.job import Request
 from fastes.rollout.shared_block import READY, SLOT
@@ -421,7 +421,7 @@ def test_an_interrupted_submit_leaves_no_place_taken(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Worker, "offer", interrupt)
+        patched.setattr(Offers, "wake", interrupt)
         with pytest.raises(KeyboardInterrupt):
             pool.submit(requests[0])
     assert not pool.knows(evaluation)
