@@ -236,7 +236,7 @@ def test_a_close_that_hangs_is_ended_with_one_warning(log: Path, undisturbed: Re
 
 
 @pytest.mark.parametrize("end", ["", "raise ValueError('the script fails')", "import json; json.model = model", "sys.exit(3)"])
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_a_script_that_ends_without_close_closes_its_environments(n_workers: int, end: str, log: Path) -> None:
     script = f"""
         import sys
@@ -285,7 +285,7 @@ def test_environments_of_a_training_in_a_thread_are_closed_at_the_end(log: Path)
 # --- in this process -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 @pytest.mark.filterwarnings("ignore:ToyError")
 def test_an_environment_that_is_built_anew_is_closed_before(n_workers: int, log: Path) -> None:
     env = partial(Simulated, str(log), fail_seeds=[seed_of(0, 1), seed_of(1, 2)])
@@ -293,7 +293,7 @@ def test_an_environment_that_is_built_anew_is_closed_before(n_workers: int, log:
     assert_all_ended(log, 2 + 4)
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_an_environment_that_raised_is_closed(n_workers: int, log: Path) -> None:
     env = partial(Simulated, str(log), fail_seeds=[seed_of(0, 1)])
     with FastES(env, preset="default", n_workers=n_workers, **SETTINGS) as model:

@@ -165,7 +165,7 @@ def test_the_schedule_of_a_trial_is_that_of_what_it_has_if_it_wins() -> None:
     assert own == pytest.approx([expected] * 4, abs=25)
 
 
-@pytest.mark.parametrize("n_workers", [1, 2, 3])
+@pytest.mark.parametrize("n_workers", [1, 3])
 def test_no_number_of_workers_changes_a_bit_or_the_order(n_workers: int) -> None:
     found = []
     for workers in (0, n_workers):
