@@ -346,17 +346,6 @@ def test_the_best_parameters_play_episodes_as_long_as_the_last_ones(normalize_ob
     assert outcome.best.env_seeds.tolist() == outcome.last.env_seeds.tolist()
 
 
-def test_resume_keeps_the_environment_of_a_module_id(tmp_path: Path) -> None:
-    """`module:Env-v0` trains, so it has to go on in a new process; the command line, not the file, names the module."""
-    flags = ["--workers", "0", "--quiet", "--population-size", "4", "--seed", "1", "--target-return", "none"]
-    first = run_fastes("train", "envs_for_tests:Toy-v0", *flags, "--total-timesteps", "200", cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
-    (run,) = (tmp_path / "runs").glob("*/1")
-    resume = ["train", "envs_for_tests:Toy-v0", "--resume", str(run), "--quiet", "--workers", "0"]
-    second = run_fastes(*resume, "--total-timesteps", "400", cwd=tmp_path)
-    assert second.returncode == 0, second.stderr
-
-
 def test_records_of_a_resumed_model_follow_on(tmp_path: Path) -> None:
     whole = train("Toy-v0", 6, population_size=4)
     with FastES("Toy-v0", n_workers=0, seed=5, target_return="none", population_size=4, preset="default") as model:

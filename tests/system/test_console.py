@@ -52,7 +52,7 @@ def _is_whole(run: Path, undisturbed: Path) -> None:
 
 
 @needs_full
-@pytest.mark.parametrize("lost", [("stdout",), ("stderr",), ("stdout", "stderr")])
+@pytest.mark.parametrize("lost", [("stdout",), ("stdout", "stderr")])
 def test_a_full_disk_under_the_output_ends_no_training(lost: tuple[str, ...], tmp_path: Path, undisturbed: Path) -> None:
     """The environment writes to stderr, too."""
     with open(FULL, "w") as full:
@@ -115,8 +115,19 @@ def test_closed_descriptors_are_given_to_no_file(tmp_path: Path, undisturbed: Pa
 
 
 @needs_full
-@pytest.mark.parametrize("command", ["eval RUN --episodes 2 --workers 0", "play RUN", "train --help", "--version"])
-@pytest.mark.parametrize("how", ["full", "pipe", "closed"])
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        ("eval RUN --episodes 2 --workers 0", "full"),
+        ("eval RUN --episodes 2 --workers 0", "pipe"),
+        ("play RUN", "full"),
+        ("play RUN", "closed"),
+        ("train --help", "pipe"),
+        ("train --help", "closed"),
+        ("--version", "full"),
+        ("--version", "closed"),
+    ],
+)
 def test_a_result_that_cannot_be_written_is_an_error(command: str, how: str, tmp_path: Path, undisturbed: Path) -> None:
     arguments = [str(undisturbed) if word == "RUN" else word for word in command.split()]
     env = ["--env", "envs_for_tests:Toy-v0"] if "RUN" in command else []
