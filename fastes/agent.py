@@ -228,6 +228,8 @@ class Agent:
         with self.alone("learn()"), output_lasts():
             callbacks = self._all_callbacks(callback, progress_bar, is_new=reset_num_timesteps)  # may refuse the user's
             self.trainer.selection = self.selection.with_budget(budget, reset_num_timesteps)
+            if reset_num_timesteps:
+                self.cpu_seconds = 0.0
             begun_at = {trial.number: trial.training.generation for trial in self.selection.trials}
             self._start_pool(with_infos=bool(self.info_keywords) or any(each.reads_infos for each in callbacks))
             self.trainer.target_return = self.target_return
@@ -859,6 +861,15 @@ class Agent:
     def steps_played(self) -> StepsPlayed:
         """Return num_timesteps and eval_timesteps including the steps of running episodes, in any thread."""
         return self.trainer.steps_played()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of this process and its workers in this training so far. Run folders hold it, checkpoints do not."""
+        return self.trainer.cpu_seconds
+
+    @cpu_seconds.setter
+    def cpu_seconds(self, seconds: float) -> None:
+        self.trainer.cpu_seconds = seconds
 
     @property
     def n_workers(self) -> int:

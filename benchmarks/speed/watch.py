@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.machine import describe
 from benchmarks.options import COUNT
 from benchmarks.tables import markdown_table
-from fastes.reports.csv_log import read_progress
+from fastes.reports.progress_rows import read_progress
 from fastes.training.record import Record
 from fastes.watch.watched_runs import WatchedRuns
 
@@ -37,10 +37,10 @@ def line(generation: int) -> str:
 def check(shown: dict[str, list[list[float]]], run: Path) -> None:
     """Compare what is shown with the file: SystemExit if a bucket is not the mean of its rows."""
     columns = read_progress(run / "progress.csv")
-    means, part = np.array(columns["return_mean"]), shown["generations"]
+    means, part = columns["return_mean"], shown["generations"]
     width = part["width"]  # type: ignore[call-overload]
     expected = [means[at : at + width].mean() for at in range(0, len(means), width)]
-    if not np.allclose([row[2] for row in part["rows"]], expected, rtol=1e-5):  # type: ignore[call-overload]
+    if not np.allclose([row[3] for row in part["rows"]], expected, rtol=1e-5):  # type: ignore[call-overload]
         raise SystemExit("the page shows other numbers than the file has: nothing is timed")
 
 

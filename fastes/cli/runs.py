@@ -107,6 +107,10 @@ def _steps_of(run: Overview) -> str:
     return short(run.timesteps) if run.budget is None else f"{short(run.timesteps)} of {short(run.budget)}"
 
 
+def _time_of(seconds: float | None) -> str:
+    return "-" if seconds is None else duration_in_words(seconds)
+
+
 _COLUMNS = (
     _Column("run", lambda run: str(run.path), 0),
     _Column("env", lambda run: run.env or "-", 6),
@@ -114,7 +118,8 @@ _COLUMNS = (
     _Column("status", lambda run: run.status, 2),
     _Column("return", _return_of, 1, is_number=True),
     _Column("steps", _steps_of, 3, is_number=True),
-    _Column("time", lambda run: "-" if run.seconds is None else duration_in_words(run.seconds), 4, is_number=True),
+    _Column("time", lambda run: _time_of(run.seconds), 4, is_number=True),
+    _Column("CPU", lambda run: _time_of(run.cpu_seconds), 7, is_number=True),
 )
 
 

@@ -30,6 +30,7 @@ class Model(Protocol):
     verbose: int
     base_preset: str
     max_minutes: float
+    cpu_seconds: float
 
     @property
     def selection(self) -> Selection: ...

@@ -114,6 +114,7 @@ class JobRunner:
         index: This runner's row of the block's `workers`, in which it notes what it is doing.
         uninterruptible: A context in which no signal interrupts building: half an environment could not be closed.
         notify: Receives warnings about the environment, each of which is shown once.
+        is_process: Whether this process does nothing but run these jobs, so that all its CPU time is theirs.
     """
 
     def __init__(
@@ -123,8 +124,10 @@ class JobRunner:
         index: int = 0,
         uninterruptible: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         notify: Notify = warn,
+        is_process: bool = False,
     ) -> None:
         self._notify, self._told_of_floats = notify, False
+        self._is_process, self._cpu_counted = is_process, 0.0  # CPU time of the process that jobs have
         self.spec, self.block, self.row, self.uninterruptible = spec, block, block.workers[index], uninterruptible
         self._may_rebuild = spec.on_env_error == PENALISE or spec.worker_max_episodes > 0
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
@@ -191,6 +194,9 @@ class JobRunner:
             self._told_of_floats = True
             self._notify("floats", _change_of_floats(f"the environment {self.spec.source.name}", mode))
         slot.seconds[job] = time.perf_counter() - started
+        if self._is_process:
+            before, self._cpu_counted = self._cpu_counted, time.process_time()
+            slot.cpu_seconds[job] = self._cpu_counted - before  # the first job has what starting took
         _core.commit(slot.committed, job, ticket)
         _core.commit(row, JOB, -1)  # a process that sees this sees the flag, too
 

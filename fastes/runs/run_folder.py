@@ -179,6 +179,7 @@ class RunFolder(Callback):
             self._log.truncate({trial.number + 1: trial.training.generation for trial in model.selection.trials})
             for file in self.files:
                 file.on_start(model, total_timesteps)
+            model.cpu_seconds = max(self._log.cpu_seconds, model.cpu_seconds)  # NaN stays
             if self._config:
                 self._note(at_seconds=self._log.seconds)
             self._midway.on_start(model)

@@ -65,8 +65,8 @@ class RunInfo(NamedTuple):
         problems: Files that could not be read, and why.
         env, env_kwargs, seed, status: As of `Overview`; a file alone has no status.
         policy: None if no checkpoint tells it.
-        generations, timesteps, episodes, budget, seconds: Counts of the training so far; those of all trials together, except
-            generations.
+        generations, timesteps, episodes, budget, seconds, cpu_seconds: Counts of the training so far; those of all trials
+            together, except generations.
         trials: Trainings in the checkpoint, of which the best one will be left.
         best, result: As of `Overview`.
         base: The settings that it began with.
@@ -89,6 +89,7 @@ class RunInfo(NamedTuple):
     episodes: int
     budget: int | None
     seconds: float | None
+    cpu_seconds: float | None
     trials: int
     best: float | None
     result: Result | None
@@ -164,6 +165,7 @@ def _info(
         episodes=sum(_count(each, "num_episodes") for each in tallies),
         budget=seen.budget if seen is not None else _count(settings, "total_timesteps") or None,
         seconds=None if seen is None else seen.seconds,
+        cpu_seconds=None if seen is None else seen.cpu_seconds,
         trials=len(trainings),
         best=best_in(data) if seen is None else seen.best,
         result=None if seen is None else seen.result,

@@ -53,15 +53,15 @@ def _paths(lines: str) -> list[str]:
 def test_a_line_has_what_its_run_is_and_did(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs"]) == 0
     title, *lines = capsys.readouterr().out.splitlines()
-    assert title.split() == ["run", "env", "seed", "status", "return", "steps", "time", "settings"]
+    assert title.split() == ["run", "env", "seed", "status", "return", "steps", "time", "CPU", "settings"]
     by_run = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
-    assert by_run["runs/CartPole-v1/1"] == ("CartPole-v1 0 finished 480.0 +- 1.5 1.20k of 5.00k 64 s sigma=0.1 net_arch=-")
+    assert by_run["runs/CartPole-v1/1"] == ("CartPole-v1 0 finished 480.0 +- 1.5 1.20k of 5.00k 64 s - sigma=0.1 net_arch=-")
     assert by_run["runs/CartPole-v1/2"].startswith(
-        "CartPole-v1 1 stopped best 7.5 1.20k of 5.00k 64 s sigma=0.25 net_arch=64x64"
+        "CartPole-v1 1 stopped best 7.5 1.20k of 5.00k 64 s - sigma=0.25 net_arch=64x64"
     )
     assert "1.20k of 9.00k" in by_run["runs/CartPole-v1/10"]
     assert "total_timesteps" not in "".join(lines), "the steps say it"
-    assert by_run["runs/ALE-Pong-v5/1"].endswith("64 s"), "it is the only one of its environment"
+    assert by_run["runs/ALE-Pong-v5/1"].endswith("64 s -"), "it is the only one of its environment"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from processes import run_fastes, started_script, wait_until
 from fastes import FastES
 from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
-from fastes.reports.csv_log import read_progress
+from fastes.reports.progress_rows import Clock, read_progress
 from fastes.runs.curves import Curve, Outcome, RungEnd, plot_curves, read_curve, read_curves, running, smoothed, title_of
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
@@ -75,21 +75,24 @@ def test_single_falls_move_no_line() -> None:
     returns = np.linspace(0.0, 4500.0, 40)
     fallen = returns.copy()
     fallen[[12, 25, 39]] = -300.0
-    assert np.abs(smoothed(fallen) - smoothed(returns)).max() < 300.0
-    assert smoothed(returns)[0] == returns[0]
+    steps = np.arange(40.0)
+    assert np.abs(smoothed(steps, fallen)[1] - smoothed(steps, returns)[1]).max() < 300.0
+    assert smoothed(steps, returns)[1][0] == returns[0]
     few = np.array([1.0, 9.0, 2.0])
-    assert smoothed(few).tolist() == few.tolist()
+    assert smoothed(steps[:3], few)[1].tolist() == few.tolist()
 
 
 def test_most_evaluations_lie_within_the_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     returns = np.random.default_rng(0).normal(size=500) + np.linspace(0.0, 5.0, 500)
-    low, median, high = running(returns, 0.1, 0.5, 0.9)
+    steps = np.arange(500.0)
+    at, (low, median, high) = running(steps, returns, 0.1, 0.5, 0.9)
+    assert (at == steps).all()
     assert 0.7 < np.mean((low <= returns) & (returns <= high)) < 0.9
-    assert (median == smoothed(returns)).all()
+    assert (median == smoothed(steps, returns)[1]).all()
     assert (low <= median).all()
     assert (median <= high).all()
     seen = _drawn(monkeypatch)
-    plot_curves([Curve("x", np.arange(500.0), returns)], tmp_path / "curve.png", "band")
+    plot_curves([Curve("x", steps, returns)], tmp_path / "curve.png", "band")
     assert _labels(seen[0]) == ["one evaluation", "running median", "10% to 90% of the evaluations around"]
     (band,) = seen[0].collections
     assert band.get_paths()[0].vertices[:, 1].max() == high.max()
@@ -343,23 +346,23 @@ def test_nothing_of_a_picture_overlaps_or_is_cut(number: int, tmp_path: Path, mo
 
 def test_time_takes_the_place_of_steps(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = np.array([0.0, 100.0, 200.0, 300.0])
-    clock = np.array([[100.0, 200.0, 300.0], [60.0, 60.0, 660.0]])
+    clock = Clock()
+    rows = {"timesteps": steps[1:], "seconds": [60.0, 0.0, 600.0], "cpu_seconds": [1.0, 3.0, 4.0], "trial": [1.0] * 3}
+    clock.add({name: np.array(values) for name, values in rows.items()})
     curve = Curve("x", steps, steps, rung_ends=(RungEnd(150.0, 1),), outcome=Outcome(300.0, 1.0, 0.0, 1.0, 5), clock=clock)
-    timed = curve.over_time()
-    assert timed.steps.tolist() == [0.0, 60.0, 60.0, 660.0]
-    assert timed.rung_ends == (RungEnd(60.0, 1),)
-    assert timed.outcome == Outcome(660.0, 1.0, 0.0, 1.0, 5)
     seen = _drawn(monkeypatch)
-    plot_curves([curve], tmp_path / "time.png", "time", "time")
-    assert seen[0].get_xlabel() == "minutes of wall time"
-    assert max(seen[0].lines[-1].get_xdata()) == 11.0
-    assert main(["plot", str(runs / "2"), "--x", "time", "--out", str(tmp_path / "run.png")]) == 0
+    for x, name, places in (
+        ("time", "minutes of wall time", [0.0, 1.0, 1.0, 11.0]),
+        ("cpu", "seconds of CPU time", [0.0, 1.0, 3.0, 4.0]),
+    ):
+        plot_curves([curve], tmp_path / "time.png", "time", x)
+        assert seen[-1].get_xlabel() == name
+        assert seen[-1].lines[1].get_xdata().tolist() == places
+        assert max(seen[-1].lines[-1].get_xdata()) == places[-1]
+        assert main(["plot", str(runs / "2"), "--x", x, "--out", str(tmp_path / "run.png")]) == 0
     progress = read_progress(runs / "2" / "progress.csv")
-    by_trial = [
-        sum(s for s, t in zip(progress["seconds"], progress["trial"], strict=True) if t == trial) for trial in (1, 2, 3)
-    ]
-    assert _curve(runs / "2").over_time().steps[-1] <= max(by_trial)
-    assert _curve(runs / "2").clock[1, -1] == pytest.approx(by_trial[int(progress["trial"][-1]) - 1])
+    by_trial = [progress["seconds"][progress["trial"] == trial].sum() for trial in (1, 2, 3)]
+    assert _curve(runs / "2").clock.seconds == pytest.approx(max(by_trial))
 
 
 def test_several_files_are_written_or_none(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import os
 import subprocess
 import sys
@@ -10,17 +11,19 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tomli_w
 from processes import environment, fastes_command, wait_until
 
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
-from fastes.reports.csv_log import elapsed, read_last_rows, read_progress
+from fastes.reports.progress_rows import Clock, read_last_rows, read_progress
 from fastes.runs.folder_lock import FolderLock
 from fastes.runs.overview import Overview, read_overview
 from fastes.runs.run_config import Result
 from fastes.settings.preset_loader import tomllib
+from fastes.training.record import Record
 
 SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none", "--workers", "0"]
 TRAIN = ["train", "CartPole-v1", *SMALL, "--quiet", "--seed", "3"]
@@ -67,6 +70,7 @@ def test_a_finished_run_is_told_as_its_files_have_it(run: Path) -> None:
         best=max(*(value for value in columns["eval_return"] if value == value), config["run"]["last_evaluation"]["mean"]),
         result=Result(**config["run"]["result"]),
         seconds=seen.seconds,
+        cpu_seconds=columns["cpu_seconds"][-1],
         updated=(run / "progress.csv").stat().st_mtime,
         env_kwargs="{}",
         settings=config["settings"],
@@ -137,8 +141,15 @@ def test_the_time_of_a_run_that_goes_on_is_that_of_all_its_sessions(run: Path) -
 
 
 def test_trials_train_at_the_same_time() -> None:
-    columns = {"seconds": [1.0, 2.0, float("nan"), 4.0], "trial": [1.0, 2.0, 1.0, 1.0]}
-    assert elapsed(columns) == [1.0, 2.0, 1.0, 5.0]
+    columns = {
+        "seconds": [1.0, 2.0, math.nan, 4.0],
+        "trial": [1.0, 2.0, 1.0, 1.0],
+        "timesteps": [1.0, 2.0, 3.0, 4.0],
+        "cpu_seconds": [1.0, 2.0, 3.0, 4.0],
+    }
+    clock = Clock()
+    clock.add({name: np.array(values) for name, values in columns.items()})
+    assert clock.rows[:, 1].tolist() == [0.0, 1.0, 2.0, 2.0, 5.0]
 
 
 def test_a_run_is_running_while_a_process_has_its_lock(tmp_path: Path) -> None:
@@ -187,14 +198,15 @@ def test_a_row_that_is_being_written_does_not_count(run: Path) -> None:
 def test_the_last_rows_are_those_of_the_whole_file(most: int, run: Path) -> None:
     columns = read_progress(run / "progress.csv")
     size = (run / "progress.csv").stat().st_size
-    rows = read_last_rows(run / "progress.csv", most)
+    rows = read_last_rows(run / "progress.csv", Record._fields, most)
     count = len(rows.columns["generation"])
     assert not rows.are_all
     assert count < most / 100
-    assert rows.columns["timesteps"] == (columns["timesteps"][-count:] if count else [])
-    everything = read_last_rows(run / "progress.csv", size)
+    assert rows.columns["timesteps"].tolist() == (columns["timesteps"][-count:].tolist() if count else [])
+    everything = read_last_rows(run / "progress.csv", Record._fields, size)
     assert everything.are_all
-    assert repr(everything.columns) == repr(columns)
+    for name in Record._fields:
+        assert everything.columns[name].tobytes() == columns[name].tobytes(), name
 
 
 def _spoil(path: Path, how: str) -> None:

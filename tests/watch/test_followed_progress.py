@@ -51,7 +51,7 @@ def test_evaluations_are_where_their_parameters_were(file: Path) -> None:
     file.write_text("\n".join([HEAD, *rows, ""]))
     followed = FollowedProgress(file)
     followed.update()
-    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[40.0, 4.0, 7.0], [300.0, 6.0, 8.0]]
+    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[40.0, 0.8, 0.2, 7.0], [300.0, 6.0, 0.5, 8.0]]
 
 
 def test_damaged_rows_are_left_out(file: Path) -> None:
@@ -78,11 +78,11 @@ def test_columns_of_another_version(file: Path) -> None:
     followed = FollowedProgress(file)
     followed.update()
     assert steps_of(followed) == [50.0, 60.0]
-    assert followed.since({})["trials"]["1"]["generations"]["rows"][0][2] is None
+    assert followed.since({})["trials"]["1"]["generations"]["rows"][0][3] is None
     file.write_text("generation,eval_generation,eval_return\n1,1,5.0\n")
     followed = FollowedProgress(file)
     followed.update()
-    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[0.0, 0.0, 5.0]]
+    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[0.0, 0.0, None, 5.0]]
 
 
 def test_a_file_without_what_is_needed(file: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_file_that_was_written_anew_in_its_place_is_read_from_its_start(file: 
     with open(file, "r+") as out:
         out.write("\n".join([HEAD, *(line(n, return_mean=2.0) for n in range(1, 41)), ""]))
     followed.update()
-    assert [row[2] for row in followed.since({})["trials"]["1"]["generations"]["rows"]] == [2.0] * 40
+    assert [row[3] for row in followed.since({})["trials"]["1"]["generations"]["rows"]] == [2.0] * 40
 
 
 def test_a_cursor_of_another_server_is_none_of_this_one(file: Path) -> None:
@@ -136,11 +136,11 @@ def test_numbers_without_end_are_left_out(file: Path) -> None:
 
 
 def test_each_trial_has_a_curve(file: Path) -> None:
-    rows = [line(n, trial=trial, timesteps=n * trial) for n in (1, 2, 3) for trial in (1, 2)]
+    rows = [line(n, trial=trial, timesteps=2 * n + trial) for n in (1, 2, 3) for trial in (1, 2)]
     file.write_text("\n".join([HEAD, *rows, ""]))
     followed = FollowedProgress(file)
     followed.update()
-    assert (steps_of(followed), steps_of(followed, trial="2")) == ([1.0, 2.0, 3.0], [2.0, 4.0, 6.0])
+    assert (steps_of(followed), steps_of(followed, trial="2")) == ([3.0, 5.0, 7.0], [4.0, 6.0, 8.0])
 
 
 def test_what_is_no_file_is_not_opened(file: Path) -> None:

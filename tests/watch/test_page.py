@@ -19,7 +19,7 @@ import pytest
 from processes import environment, fastes_command, wait_until
 from written_runs import progress_line, write_progress, write_run
 
-from fastes.reports.csv_log import read_progress
+from fastes.reports.progress_rows import read_progress
 from fastes.runs.folder_lock import FolderLock
 from fastes.watch import watched_runs
 from fastes.watch.server import WatchServer
@@ -118,7 +118,7 @@ def page(root: Path, browser: webdriver.Chrome) -> Iterator[Page]:
 
 
 def evaluations_of(run: Path) -> tuple[list[float], list[float]]:
-    columns = {name: np.array(values) for name, values in read_progress(run / "progress.csv").items()}
+    columns = read_progress(run / "progress.csv")
     told = np.isfinite(columns["eval_return"])
     return columns["eval_at"][told].tolist(), columns["eval_return"][told].tolist()
 
@@ -156,10 +156,10 @@ def test_what_is_drawn_is_what_the_file_has(page: Page, root: Path) -> None:
     page.open()
     page.until("charts.returns.plot?.data[0].length > 30", "the curve is shown")
     assert page.line("returns", "one evaluation") == evaluations_of(run)
-    assert page.line("returns", "population, mean")[1] == read_progress(run / "progress.csv")["return_mean"]
+    assert page.line("returns", "population, mean")[1] == read_progress(run / "progress.csv")["return_mean"].tolist()
     page.browser.find_element(By.ID, "axis").send_keys("time")
     page.until("charts.returns.plot.series[0].label === 'time'", "time is shown")
-    assert page.line("returns", "one evaluation")[0] == [4.0 * n for n in range(1, 21)]
+    assert page.line("returns", "one evaluation")[0] == [4.0 * n - 2.0 for n in range(1, 21)]
 
 
 def test_a_run_grows_and_is_torn_and_goes(page: Page, root: Path) -> None:

@@ -3,7 +3,7 @@
 
 const POLL = 1000, SLOW_POLL = 5000, PATIENCE = 10_000; // milliseconds
 const MOST_SHOWN = 12, LEAST_SMOOTHED = 10; // runs; evaluations
-const EVALUATION = 2, MEAN = 2, SPEED = 3, UTILISATION = 4; // columns of rows that the server sends, after steps and seconds
+const EVALUATION = 3, MEAN = 3, SPEED = 4, UTILISATION = 5; // columns of rows that the server sends, after steps, seconds, CPU seconds
 
 const byId = (id) => document.getElementById(id);
 const table = new Map(); // name -> row of the table of runs
@@ -189,8 +189,8 @@ function choose(names) {
 
 // --- the chosen runs -------------------------------------------------------------------------------------------------
 
-const axis = () => Number(byId("axis").value); // of rows: steps, or seconds
-const xAxis = () => (axis() ? { xValue: inTime, xName: "time" } : { xValue: short, xName: "steps" });
+const axis = () => Number(byId("axis").value); // of rows: steps, seconds, or CPU seconds
+const xAxis = () => [{ xValue: short, xName: "steps" }, { xValue: inTime, xName: "time" }, { xValue: inTime, xName: "CPU time" }][axis()];
 
 function show() {
   const shown = chosen.map((name) => runs.get(name)).filter(Boolean);
@@ -231,7 +231,8 @@ function showOne(run) {
 
 const inPercent = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
 const fromZero = (_, least, most) => [0, most > 0 ? most * 1.1 : 1];
-const columns = (rows, ...names) => names.map((name) => rows.map((row) => row[name]));
+const columns = (rows, ...names) => names.map((name) => placed(rows, names[0]).map((row) => row[name]));
+const placed = (rows, x) => rows.filter((row) => row[x] !== null); // an earlier version's rows have no CPU time
 
 function showRunFacts(run, own) {
   const result = run.result;
@@ -245,7 +246,7 @@ function showRunFacts(run, own) {
     ["result", result ? `${score(result.mean)} ± ${score(result.std)}, worst ${score(result.worst)}, ${result.episodes} episodes` : ""],
     ["steps", run.budget ? `${short(run.timesteps)} of ${short(run.budget)}` : short(run.timesteps)],
     ["generations", String(run.generations)],
-    ["time", inTime(run.seconds)], ["left", left > 0 ? inTime(left) : ""],
+    ["time", inTime(run.seconds)], ["CPU time", run.cpu_seconds === null ? "" : inTime(run.cpu_seconds)], ["left", left > 0 ? inTime(left) : ""],
     ["steps per second", last.length ? short(last.at(-1)[SPEED]) : "–"],
     ["utilisation", last.length ? inPercent(last.at(-1)[UTILISATION]) : "–"],
     ["recipe", run.recipe], ["not read", run.reason],
@@ -278,7 +279,7 @@ function smoothed(rows) {
   const half = Math.floor(Math.min(Math.max(Math.floor(rows.length / 10), 5), 51) / 2);
   return rows.map((row, at) => {
     const around = rows.slice(Math.max(0, at - half), at + Math.min(half, at) + 1).map((other) => other[EVALUATION]);
-    return [row[0], row[1], median(around)];
+    return [row[0], row[1], row[2], median(around)];
   });
 }
 
@@ -349,7 +350,7 @@ function groupsOf(shown) {
 function showSeveral(shown) {
   const x = axis(), groups = groupsOf(shown), tables = [], lines = [], bands = [];
   groups.forEach((group, number) => {
-    const curves = group.runs.map((run) => smoothed(leading(run).evaluations)).filter((rows) => rows.length);
+    const curves = group.runs.map((run) => placed(smoothed(leading(run).evaluations), x)).filter((rows) => rows.length);
     const own = colour(number);
     if (curves.length < 2) {
       tables.push(columns(curves[0] ?? [], x, EVALUATION));
@@ -388,7 +389,7 @@ function interpolated(rows, x, at) {
     while (number < rows.length - 2 && rows[number + 1][x] < here) number += 1;
     const [from, to] = [rows[number], rows[Math.min(number + 1, rows.length - 1)]];
     const share = to[x] > from[x] ? Math.min(Math.max((here - from[x]) / (to[x] - from[x]), 0), 1) : 0;
-    return from[2] + share * (to[2] - from[2]);
+    return from[EVALUATION] + share * (to[EVALUATION] - from[EVALUATION]);
   });
 }
 
