@@ -18,16 +18,15 @@ import numpy as np
 from fastes.checkpoints.locate import is_run_folder
 from fastes.errors import FastESError, suggest
 from fastes.reports.progress_rows import Clock, Numbers, evaluated_at, read_progress
-from fastes.runs.run_config import CONFIG, PROGRESS, read_config, result_in
+from fastes.runs.run_config import CONFIG, PROGRESS, given_in, read_config, result_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in
-from fastes.runs.setting_differences import differing, flat_settings, value_in_words
+from fastes.runs.setting_differences import differing, flat_settings, seeds_share, telling, told_settings, value_in_words
 from fastes.system.atomic_files import write_bytes
 from fastes.system.near_paths import in_words, names_in, what_is_beside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_OF_THE_END = ("target_return", "target_episodes")  # settings that change no evaluation before the end
 # of Okabe and Ito (2008), told apart by eyes of any kind; their yellow is too pale for a line, black is that of results
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _STYLES = ("-", "--", ":", "-.")  # of further lines
@@ -83,6 +82,7 @@ class Curve(NamedTuple):
         alike: Equal for trainings that differ only in their seeds.
         outcome: None if training has not ended.
         settings: All settings, with the keys of policy_kwargs among them, and env and env_kwargs.
+        race: The settings that tell a race of recipes from other runs; None if no recipes raced.
         clock: How long it took.
     """
 
@@ -96,6 +96,7 @@ class Curve(NamedTuple):
     alike: object = None
     outcome: Outcome | None = None
     settings: Mapping[str, Any] = MappingProxyType({})
+    race: Mapping[str, Any] | None = None
     clock: Clock = Clock()
 
     def along(self, place: Callable[[Numbers], Numbers]) -> Curve:
@@ -140,8 +141,8 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
     at = evaluated_at(rows)
     known = np.isfinite(at)
     written = read_config(run / CONFIG) or {}
-    sessions = [*written.get("earlier", []), written]
-    rungs, noted, settings = rungs_in(sessions), written.get("run", {}), written.get("settings", {})
+    rungs, noted, settings = rungs_in(sessions_in(written)), written.get("run", {}), written.get("settings", {})
+    given = given_in(written)
     told = {"env": noted.get("env"), "env_kwargs": noted.get("env_kwargs")}
     found = at[known], rows["eval_return"][known], rows["trial"][known]
     at, returns, trials = _with_last(*found, noted.get("last_evaluation"))
@@ -153,16 +154,12 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         trials,
         tuple(RungEnd(rung.at, rung.winner) for rung in rungs),
         recipes_in(rungs),
-        seeds_share(**told, settings=settings) if settings else None,
+        seeds_share(**told, settings=settings, given=given) if settings else None,
         _outcome(noted, rows["timesteps"]),
         {**told, **flat_settings(settings)},
+        None if given is None else {**told, **told_settings(settings, given)},
         clock,
     )
-
-
-def seeds_share(env: object, env_kwargs: object, settings: Mapping[str, Any]) -> tuple[object, object, dict[str, Any]]:
-    """Return what runs have in common that differ in their seeds alone."""
-    return env, env_kwargs, {key: value for key, value in settings.items() if key not in _OF_THE_END}
 
 
 def _outcome(run: Mapping[str, Any], steps: Numbers) -> Outcome | None:
@@ -472,18 +469,23 @@ def _check_compared(curves: Sequence[Curve], compare: Sequence[str]) -> None:
 
 def _names_of(groups: Sequence[Sequence[Curve]], compare: Sequence[str]) -> list[str]:
     """Return a name for each group of curves: its settings of `compare`, or those that differ."""
-    settings = [group[0].settings for group in groups]
-    envs = {repr(own.get("env")) for own in settings}
+    envs = {repr(group[0].settings.get("env")) for group in groups}
     asked = [*(["env"] if len(envs) > 1 and "env" not in compare else []), *compare]
-    texts = [_settings_in_words(own, asked or differing(settings)) for own in settings]
+    settings = [_told_of(group[0], asked) for group in groups]
+    texts = [_settings_in_words(own, asked or telling(settings)) for own in settings]
     is_mixed, names = any(len(group) > 1 for group in groups), []
     for group, own, text in zip(groups, settings, texts, strict=True):
         if asked and texts.count(text) > 1:  # other settings tell these groups apart
             rivals = [other for other, its in zip(settings, texts, strict=True) if its == text]
-            more = [name for name in differing(rivals) if name not in asked]
+            more = [name for name in telling(rivals) if name not in asked]
             text = ", ".join(filter(None, (text, _settings_in_words(own, more))))
         names.append(_named(group, text, bool(compare), is_mixed))
     return names
+
+
+def _told_of(curve: Curve, asked: Sequence[str]) -> Mapping[str, Any]:
+    """Return the settings that may name a curve, those that are asked for in any case."""
+    return curve.settings if curve.race is None else {**curve.race, **{name: curve.settings.get(name) for name in asked}}
 
 
 def _settings_in_words(settings: Mapping[str, Any], names: Sequence[str]) -> str:

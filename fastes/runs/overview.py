@@ -15,7 +15,7 @@ from fastes.checkpoints.reader import read_description
 from fastes.errors import CheckpointError
 from fastes.reports.progress_rows import Clock, LastRows, read_last_rows
 from fastes.runs.folder_lock import holder_of
-from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, number_in, read_config, result_in, text_in
+from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, given_in, number_in, read_config, result_in, text_in
 
 RUNNING, FINISHED, STOPPED, UNREADABLE = STATUSES = "running", "finished", "stopped", "unreadable"
 _READ = (*Clock.COLUMNS, "eval_return")
@@ -43,6 +43,7 @@ class Overview(NamedTuple):
         env_kwargs: Arguments of the environment, as Python writes a dict; '' if no file tells them.
         settings: All settings, as config.toml has them; their values are not checked.
         recipe: Name of the settings that won a race of recipes; '' without one.
+        given: The user's settings of a run whose recipes race, or have raced; None for another run.
     """
 
     path: Path
@@ -61,6 +62,7 @@ class Overview(NamedTuple):
     env_kwargs: str
     settings: dict[str, Any]
     recipe: str
+    given: dict[str, Any] | None
 
     @property
     def score(self) -> float | None:
@@ -121,6 +123,7 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
         env_kwargs=text_in(noted, "env_kwargs"),
         settings=settings,
         recipe=text_in(noted, "recipe"),
+        given=None if config is None else given_in(config),
     )
     return overview, config or {}
 

@@ -16,7 +16,7 @@ from fastes.errors import CheckpointError, CheckpointMismatch
 from fastes.policies.action_head import ActionHead
 from fastes.policies.policy_spec import PolicySpec
 from fastes.runs.overview import Overview, best_in, counters_in, overview_and_config, plain
-from fastes.runs.run_config import PROGRESS, Result, as_table, number_in, text_in
+from fastes.runs.run_config import PROGRESS, Result, as_table, number_in, sessions_in, text_in
 from fastes.runs.setting_differences import differing, flat_settings
 from fastes.settings.preset_loader import all_presets, choose_settings, preset_for
 from fastes.settings.settings import Settings
@@ -213,8 +213,7 @@ def _actions_in_words(head: ActionHead) -> str:
 
 def _base_of(settings: Mapping[str, Any], env: str, recipe: str, config: Mapping[str, Any]) -> Base | None:
     """Return what the settings began with: a recipe that won, the preset that was noted, or else the environment's own."""
-    sessions = [*config.get("earlier", []), config]
-    presets = [text_in(as_table(session.get("run")), "preset") for session in sessions]
+    presets = [text_in(as_table(session.get("run")), "preset") for session in sessions_in(config)]
     noted = next(filter(None, presets), "")
     kind, name = ("recipe", recipe) if recipe else ("preset", noted) if noted else ("the environment's preset", preset_for(env))
     if not settings or not name:

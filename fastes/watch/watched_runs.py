@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from fastes.reports.population_file import MOST_BINS, POPULATION
-from fastes.runs.curves import DEPTH, runs_in, seeds_share
+from fastes.runs.curves import DEPTH, runs_in
 from fastes.runs.folder_lock import holders
 from fastes.runs.overview import Overview, overview_and_config, read_overview
-from fastes.runs.run_config import CONFIG, PROGRESS, as_number, as_table, number_in
+from fastes.runs.run_config import CONFIG, PROGRESS, as_number, as_table, number_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in
+from fastes.runs.setting_differences import seeds_share, told_settings
 from fastes.watch.followed_progress import FollowedProgress
 
 SEARCH_SECONDS = 2.0  # from one search for new runs to the next
@@ -104,7 +105,7 @@ class WatchedRuns:
                 followed.update()
             curves = followed.since(cursor)
         overview, config = overview_and_config(path)
-        row = {**_row(name, overview), "settings": _settings_of(overview), "group": _group_of(overview)}
+        row = {**_row(name, overview), "settings": _settings_of(overview), **_group_of(overview)}
         return {**curves, **row, **_trials_of(config), "population": _population_of(path)}
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -174,14 +175,17 @@ def _settings_of(overview: Overview) -> dict[str, str]:
     return {key: str(value) for key, value in told.items()}
 
 
-def _group_of(overview: Overview) -> str:
-    """Return a text that runs share if they differ in their seeds alone."""
-    return json.dumps(seeds_share(overview.env, overview.env_kwargs, overview.settings), default=str, sort_keys=True)
+def _group_of(overview: Overview) -> dict[str, Any]:
+    """Return a text that runs share if they differ in their seeds alone, and the settings that tell them from other runs."""
+    env, env_kwargs, settings, given = overview.env, overview.env_kwargs, overview.settings, overview.given
+    group = json.dumps(seeds_share(env, env_kwargs, settings, given), default=str, sort_keys=True)
+    told = {"env_kwargs": env_kwargs, **told_settings(settings, given)}
+    return {"group": group, "told": {key: str(value) for key, value in told.items()}}
 
 
 def _trials_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The rungs that have ended, and the names of the trials' recipes."""
-    rungs = rungs_in([*config.get("earlier", []), config])
+    rungs = rungs_in(sessions_in(config))
     known = [{**rung._asdict(), "scores": [score if math.isfinite(score) else None for score in rung.scores]} for rung in rungs]
     racing = as_table(config.get("run", {}).get("racing"))
     names = {**racing, **{str(trial): name for trial, name in recipes_in(rungs).items()}}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tomli_w
 from processes import run_fastes, started_script, wait_until
+from written_runs import write_race, write_run
 
 from fastes import FastES
 from fastes.cli.main import main
@@ -181,7 +182,7 @@ def test_trials_that_a_solved_training_never_needed_are_not_shown(tmp_path: Path
     run = tmp_path / "CartPole-v1" / "1"
     flags = [flag for flag in SMALL if flag not in ("--target-return", "none")]
     begin = ["train", "CartPole-v1", "--seed", "0", *flags, *TRIALS, "--total-timesteps", "1500", "--runs", str(tmp_path)]
-    with pytest.warns(UserWarning, match="nothing was trained"):
+    with pytest.warns(UserWarning, match="the parameters from before this training reach"):
         assert main([*begin, "--target-return=-5"]) == 0
     assert main(["train", "--resume", str(run), "--workers", "0", "--quiet", "--target-return", "none"]) == 0
     curve = _curve(run)
@@ -194,6 +195,22 @@ def test_runs_of_other_budgets_are_no_seeds_of_each_other(runs: Path, tmp_path: 
     flags = ["--seed", "5", "--total-timesteps", "1400", "--runs", str(tmp_path), *SMALL, "--sigma", "0.2"]
     assert main(["train", "CartPole-v1", *flags]) == 0
     assert _curve(tmp_path / "CartPole-v1" / "1").alike != _curve(runs / "3").alike
+
+
+def test_races_are_one_line_whichever_recipe_has_won(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, out = _drawn(monkeypatch), ["--out", str(tmp_path / "curves.png")]
+    for seed, (winner, sigma) in enumerate((("linear", 0.02), ("wide", 0.3), ("linear", 0.02))):
+        write_race(tmp_path / "races" / str(seed), seed, winner, sigma=sigma)
+    write_race(tmp_path / "clipped", 5, "wide", {"obs_clip": 5.0}, sigma=0.3)
+    write_run(tmp_path / "other", seed=7)
+    assert main(["plot", str(tmp_path / "races"), *out]) == 0
+    assert _labels(seen[-1]) == ["median of 3 runs, lowest to highest"]
+    assert main(["plot", str(tmp_path / "races"), str(tmp_path / "clipped"), *out]) == 0
+    assert [label.partition(" (")[0] for label in _labels(seen[-1])] == ["obs_clip=-", "obs_clip=5: CartPole-v1, seed 5"]
+    assert main(["plot", str(tmp_path / "races"), str(tmp_path / "other"), *out]) == 0
+    assert [label.partition(" (")[0] for label in _labels(seen[-1])] == ["recipes=race", "recipes=-: CartPole-v1, seed 7"]
+    assert main(["plot", str(tmp_path / "races"), "--compare", "sigma", *out]) == 0
+    assert _labels(seen[-1]) == ["sigma=0.02 (median of 2 runs)", "sigma=0.3"]
 
 
 def test_a_setting_that_is_compared_parts_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

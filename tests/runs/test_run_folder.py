@@ -25,6 +25,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_rows import read_progress
+from fastes.runs.overview import read_overview
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 
@@ -309,3 +310,21 @@ def test_a_file_system_without_locks_ends_no_training(error: int, tmp_path: Path
     assert {path.name for path in (tmp_path / "CartPole-v1" / "1").iterdir() if not path.name.endswith(".bak")} == {
         "checkpoint.zip", "best.zip", "midway.zip", "progress.csv", "population.json", "config.toml", "learning_curve.png"
     }  # fmt: skip
+
+
+def test_the_settings_that_the_user_gave_to_a_race_are_noted_and_stay(tmp_path: Path) -> None:
+    """They tell it from other runs: those of the winner depend on the seed, too."""
+    given: dict[str, Any] = {"policy_kwargs": {"action_mapping": "clip"}, "noise_table_size": 30_000}
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    with FastES(Toy, seed=0, n_workers=0, **given) as model:
+        assert model.selection.is_race
+        folder.write_config(model, {})
+        model.save(tmp_path / "model")
+    assert read_overview(folder.path).given == given
+    with FastES.load(tmp_path / "model", Toy, 0, obs_clip=7.0) as model:
+        RunFolder(folder.path).write_config(model, {})
+    assert read_overview(folder.path).given == {**given, "obs_clip": 7.0}
+    with FastES(Toy, seed=0, n_workers=0, preset="linear", **given) as model:
+        RunFolder(tmp_path).write_config(model, {})
+    assert read_overview(tmp_path).given is None

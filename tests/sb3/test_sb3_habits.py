@@ -233,7 +233,7 @@ def test_learning_what_is_solved_says_so() -> None:
         with caught_warnings() as messages:
             model.learn(10**6)
         assert messages == []
-        with pytest.warns(UserWarning, match="nothing was trained"):
+        with pytest.warns(UserWarning, match="the parameters from before this training reach"):
             model.learn(10**6, reset_num_timesteps=False)
 
 

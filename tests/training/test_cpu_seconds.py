@@ -19,7 +19,13 @@ from fastes.reports.progress_rows import read_progress
 from fastes.runs.overview import read_overview
 from fastes.seeds import make_models, train_together
 
-SMALL: dict[str, Any] = {"preset": "default", "population_size": 8, "net_arch": (4,), "target_return": "none", "native": "off"}
+SMALL: dict[str, Any] = {
+    "preset": "default",
+    "population_size": 8,
+    "policy_kwargs": {"net_arch": [4]},
+    "target_return": "none",
+    "native": "off",
+}
 SMALL["noise_table_size"] = 20_000
 TRAIN = ["train", "CartPole-v1", "--seed", "0", "--preset", "default", "--population-size", "8", "--net-arch", "4", "--quiet"]
 

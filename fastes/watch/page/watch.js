@@ -337,12 +337,12 @@ function groupsOf(shown) {
     if (!found.has(run.group)) found.set(run.group, []);
     found.get(run.group).push(run);
   }
-  const groups = [...found.values()], names = new Set(groups.flatMap(([run]) => Object.keys(run.settings)));
-  const differ = [...names].filter((name) => new Set(groups.map(([run]) => run.settings[name])).size > 1);
+  const groups = [...found.values()], names = new Set(groups.flatMap(([run]) => Object.keys(run.told)));
+  const differ = [...names].filter((name) => new Set(groups.map(([run]) => run.told[name])).size > 1);
   const environments = new Set(groups.map(([run]) => run.env));
   return groups.map((group) => {
     const [run] = group;
-    const words = environments.size > 1 ? run.env : differ.slice(0, 3).map((name) => `${name} ${run.settings[name] ?? "–"}`).join(", ");
+    const words = environments.size > 1 ? run.env : differ.slice(0, 3).map((name) => `${name} ${run.told[name] ?? "–"}`).join(", ");
     return { runs: group, label: group.length > 1 ? `${words || run.env}, median and range of ${group.length} seeds` : run.name };
   });
 }
