@@ -57,7 +57,7 @@ def run_plot(arguments: argparse.Namespace) -> int:
     curves = read_curves(runs, arguments.x)
     try:
         for out in pictures:
-            plot_curves(curves, out, title_of(curves), arguments.x, arguments.compare)
+            plot_curves(curves, out, title_of(curves), arguments.x, list(dict.fromkeys(arguments.compare)))
             print(out)
     except ImportError as error:
         raise FastESError(f"drawing needs matplotlib: {install_command('plots')}") from error

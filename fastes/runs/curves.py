@@ -465,6 +465,9 @@ def _check_compared(curves: Sequence[Curve], compare: Sequence[str]) -> None:
             raise ValueError(
                 f"{name!r} is no setting of these runs{suggest(name, known)}; the settings in which they differ: {differ}"
             )
+        value = curves[0].settings.get(name)
+        if all(curve.settings.get(name) == value for curve in curves):
+            warnings.warn(f"every run has {name}={value_in_words(value)}: comparing it tells nothing apart", stacklevel=2)
 
 
 def _names_of(groups: Sequence[Sequence[Curve]], compare: Sequence[str]) -> list[str]:

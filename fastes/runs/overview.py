@@ -208,7 +208,7 @@ def _best_of(rows: LastRows, saved: Mapping[str, Any], noted: Mapping[str, Any])
     last = noted.get("last_evaluation")
     known = [number_in(last, "mean")] if isinstance(last, dict) else []
     known += [best_in(saved)]
-    known += [value for value in rows.columns.get("eval_return", ()) if math.isfinite(value)]
+    known += [float(value) for value in rows.columns.get("eval_return", ()) if math.isfinite(value)]
     return max((value for value in known if value is not None), default=None)
 
 

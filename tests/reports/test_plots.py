@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tomli_w
 from processes import run_fastes, started_script, wait_until
-from written_runs import write_race, write_run
+from written_runs import progress_line, write_progress, write_race, write_run
 
 from fastes import FastES
 from fastes.cli.main import main
@@ -24,6 +24,7 @@ from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 from fastes.training.record import Record
 from fastes.training.selection import Rung
+from fastes.watch.followed_progress import FollowedProgress
 
 pytest.importorskip("matplotlib")
 
@@ -211,6 +212,14 @@ def test_races_are_one_line_whichever_recipe_has_won(tmp_path: Path, monkeypatch
     assert [label.partition(" (")[0] for label in _labels(seen[-1])] == ["recipes=race", "recipes=-: CartPole-v1, seed 7"]
     assert main(["plot", str(tmp_path / "races"), "--compare", "sigma", *out]) == 0
     assert _labels(seen[-1]) == ["sigma=0.02 (median of 2 runs)", "sigma=0.3"]
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_comparison_that_tells_nothing_apart_says_so(seeds: int, tmp_path: Path) -> None:
+    for seed in range(seeds):
+        write_run(tmp_path / "runs" / str(seed), seed=seed, sigma=0.3)
+    with pytest.warns(UserWarning, match="every run has sigma=0.3: comparing it tells nothing apart"):
+        assert main(["plot", str(tmp_path / "runs"), "--compare", "sigma", "--out", str(tmp_path / "curves.png")]) == 0
 
 
 def test_a_setting_that_is_compared_parts_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -461,3 +470,42 @@ def test_a_run_that_sigterm_ends_has_its_picture(tmp_path: Path) -> None:
     assert process.returncode == 143
     assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert run_fastes("plot", str(run), cwd=tmp_path).returncode == 0
+
+
+def test_a_very_long_run_is_drawn_from_some_of_its_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line has no more places than a picture has pixels, and each is the median of all evaluations around it."""
+    returns = np.random.default_rng(0).normal(size=20_000) + np.linspace(0.0, 50.0, 20_000)
+    returns[5_000:5_010] = 1e6
+    at, (median,) = running(np.arange(20_000.0), returns, 0.5)
+    assert len(at) == 2000
+    assert (at[0], at[-1]) == (0.0, 19_999.0)
+    assert np.abs(median - at / 400.0).max() < 2.0
+    seen = _drawn(monkeypatch)
+    plot_curves([Curve("x", np.arange(20_000.0), returns)], tmp_path / "curve.svg", "long")
+    assert _labels(seen[0])[0] == "one of 11 evaluations"
+    assert (tmp_path / "curve.svg").stat().st_size < 2**20
+
+
+@pytest.mark.parametrize("x", ["time", "cpu"])
+def test_picture_and_page_place_an_evaluation_where_its_parameters_were(
+    x: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it is told generations later, and several are one point of the page."""
+    run = write_run(tmp_path / "1")
+    told = [{"eval_generation": n - 3, "eval_at": 100.0 * (n - 4), "eval_return": float(n)} for n in range(4, 1501)]
+    told = [{"eval_generation": 0, "eval_return": math.nan}] * 3 + told
+    lines = [progress_line(n, seconds=0.5 * n, cpu_seconds=7.0 * n * n, **own) for n, own in enumerate(told, start=1)]
+    write_progress(run, lines)
+    curve = _curve(run)
+    followed = FollowedProgress(run / "progress.csv")
+    followed.update()
+    shown = followed.since({})["trials"]["1"]["evaluations"]
+    width, column = shown["width"], ("steps", "time", "cpu").index(x)
+    assert width > 1
+    seen = _drawn(monkeypatch)
+    plot_curves([curve], tmp_path / "curve.png", "x", x)
+    drawn = next(line for line in seen[0].lines if line.get_label() == "one evaluation").get_xdata()
+    began = [sum(0.5 * n for n in range(1, at + 1)) if x == "time" else 7.0 * at * at for at in range(1497)]
+    assert drawn.tolist() == pytest.approx([at / 86400.0 for at in began])
+    ours = curve.clock.at(curve.steps)[width - 1 :: width, column]
+    assert [row[column] for row in shown["rows"]][: len(ours)] == pytest.approx(ours.tolist())

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tomli_w
 from processes import environment, fastes_command, wait_until
+from written_runs import progress_line, write_progress
 
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
@@ -284,3 +285,17 @@ def test_a_thousand_runs_are_read_in_seconds(run: Path) -> None:
     for _ in range(20):
         read_overview(run)
     assert (time.process_time() - began) / 20 < 0.02
+
+
+def test_the_best_of_a_running_run_is_that_of_all_its_rows(tmp_path: Path) -> None:
+    """Also of those between the last checkpoint and the last rows."""
+    assert main([*TRAIN, "--total-timesteps", "2000", "--runs", str(tmp_path)]) == 0
+    run = tmp_path / "CartPole-v1" / "1"
+    _, *rows = (run / "progress.csv").read_text().splitlines()
+    count, steps = len(rows), int(read_overview(run).timesteps)
+    told = {"eval_generation": count, "eval_at": steps, "eval_return": 1.0}
+    later = [progress_line(count + n, timesteps=steps + n, **told) for n in range(1, 2001)]
+    later[9] = progress_line(count + 10, timesteps=steps + 10, **{**told, "eval_return": 12345.0})
+    write_progress(run, [*rows, *later])
+    seen = read_overview(run)
+    assert (seen.best, seen.generations, type(seen.best)) == (12345.0, count + 2000, float)
