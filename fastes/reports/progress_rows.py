@@ -176,7 +176,7 @@ def evaluated_at(rows: Mapping[str, Numbers]) -> Numbers:
 class Clock:
     """How long a training took for how many timesteps. Its rows are (timesteps, seconds, CPU seconds), which never fall.
 
-    A row tells where its generation ended. An evaluation is told generations later: it stands where its parameters were, at
+    A row tells where its generation ended. An evaluation is reported generations later: it stands where its parameters were, at
     the timesteps of `evaluated_at` and at the time of the row that ended there, or between two rows.
 
     Args:

@@ -269,7 +269,7 @@ def running(steps: Numbers, returns: Numbers, *shares: float) -> tuple[Numbers, 
     """Return steps, float64 (n,), and running quantiles there, float64 (shares, n).
 
     Each is over a tenth of the evaluations, at least 5. Near the start the window is smaller and symmetric, so that a first
-    rise is not hidden. Of very many evaluations some have no quantile of their own.
+    rise is not hidden. Not each of very many evaluations has a quantile.
     """
     half = min(max(len(returns) // 10, 5), _MOST_SMOOTHED) // 2
     at = np.linspace(0, len(returns) - 1, min(len(returns), _MOST_DRAWN)).astype(int).tolist()

@@ -22,7 +22,7 @@ def seeds_share(env: object, env_kwargs: object, settings: Mapping[str, Any], gi
 
 
 def told_settings(settings: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the flat settings by which a run is told from others: all, or for a race of recipes the user's."""
+    """Return the flat settings that tell a run from others: all, or for a race of recipes the user's."""
     return flat_settings(settings) if given is None else {**_RACE, **flat_settings(given)}
 
 

@@ -108,7 +108,7 @@ class Lasting:
 class Result(Lasting):
     """A text stream for the result of a command: OSError in words if it cannot be written.
 
-    A reader that has gone, as `head` goes, has all that it wanted: the command goes on without a word.
+    A reader that has gone, as `head` goes, has all that it wanted: the command continues without a word.
     """
 
     def write(self, text: str) -> int:
