@@ -162,3 +162,16 @@ def test_an_update_of_a_long_training_costs_as_little_as_one_of_a_short_one(file
         followed.update()
         sent.append(len(str(followed.since(cursor))))
     assert sent[1] < 1.5 * sent[0]
+
+
+def test_time_passes_from_one_reading_to_the_next(file: Path) -> None:
+    """Also where an evaluation is of parameters from before."""
+    file.write_text("\n".join([HEAD, line(1), line(2), ""]))
+    followed = FollowedProgress(file)
+    followed.update()
+    with open(file, "a") as out:
+        out.write(line(3, cpu_seconds=0.9, eval_generation=3, eval_at=200, eval_return=7.0) + "\n")
+    followed.update()
+    curve = followed.since({})["trials"]["1"]
+    assert [row[:3] for row in curve["generations"]["rows"]] == [[100.0, 2.0, 0.5], [200.0, 4.0, 0.5], [300.0, 6.0, 0.9]]
+    assert curve["evaluations"]["rows"][-1] == [200.0, 4.0, 0.5, 7.0]
