@@ -153,6 +153,7 @@ def test_a_real_training_is_shown_while_it_goes_on_and_at_its_end(page: Page, ro
 
 def test_what_is_drawn_is_what_the_file_has(page: Page, root: Path) -> None:
     run = write_run(root / "CartPole-v1" / "1", generations=40)
+    write_progress(run, [progress_line(number, cpu_seconds=3.0 * number) for number in range(1, 41)])
     page.open()
     page.until("charts.returns.plot?.data[0].length > 30", "the curve is shown")
     assert page.line("returns", "one evaluation") == evaluations_of(run)
@@ -160,6 +161,9 @@ def test_what_is_drawn_is_what_the_file_has(page: Page, root: Path) -> None:
     page.browser.find_element(By.ID, "axis").send_keys("time")
     page.until("charts.returns.plot.series[0].label === 'time'", "time is shown")
     assert page.line("returns", "one evaluation")[0] == [4.0 * n - 2.0 for n in range(1, 21)]
+    page.browser.find_element(By.ID, "axis").send_keys(Keys.ARROW_DOWN)
+    page.until("charts.returns.plot.series[0].label === 'CPU time'", "CPU time is shown")
+    assert page.line("returns", "one evaluation")[0] == [6.0 * n - 3.0 for n in range(1, 21)]
 
 
 def test_a_run_grows_and_is_torn_and_goes(page: Page, root: Path) -> None:
