@@ -20,6 +20,7 @@ from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, given_in,
 RUNNING, FINISHED, STOPPED, UNREADABLE = STATUSES = "running", "finished", "stopped", "unreadable"
 _READ = (*Clock.COLUMNS, "eval_return")
 _BYTES_OF_ROWS = 16 << 10  # about sixty generations
+_MOST_BYTES = 4 << 20  # of rows, since the last checkpoint
 
 
 class Overview(NamedTuple):
@@ -35,7 +36,8 @@ class Overview(NamedTuple):
         generations: Updates so far; of the trial of the last row, among several.
         timesteps: Environment steps of candidates so far, of all trials.
         budget: Environment steps after which it ends; None if no file tells it.
-        best: Highest mean return of a noise-free evaluation so far; None before the first.
+        best: Highest mean return of a noise-free evaluation so far; None before the first. A long run's is
+            from its last checkpoint and the rows since, but at most 4 MiB of these, about 16,000 generations.
         result: Noise-free return of the parameters that were kept; None before the end.
         seconds: Wall time of the training so far, of all its sessions; None if no file tells it.
         cpu_seconds: CPU time of the training so far, of all its processes; None if no file tells it.
@@ -102,7 +104,7 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
     config, rows = _config_of(run, problems), _rows_of(run, problems)
     updated = _written_at(run / PROGRESS)
     saved = {} if config is not None and rows.are_all and updated is not None else _saved_in(run, problems)
-    rows = _rows_since(run, _steps_in(saved), rows)
+    rows = _rows_since(run, saved, rows)
     noted = {"env": saved.get("env_name"), "seed": saved.get("seed")} if config is None else config.get("run", {})
     settings = as_table((saved if config is None else config).get("settings"))
     is_known = config is not None or bool(saved) or updated is not None
@@ -152,14 +154,16 @@ def _rows_of(run: Path, problems: list[str]) -> LastRows:
         return LastRows({}, are_all=False)
 
 
-def _rows_since(run: Path, timesteps: float, rows: LastRows) -> LastRows:
-    """Return more of the last rows, if they do not reach back to these timesteps.
-
-    A checkpoint of that time knows the best evaluation of the rows before.
-    """
-    most_bytes = _BYTES_OF_ROWS
+def _rows_since(run: Path, saved: Mapping[str, Any], rows: LastRows) -> LastRows:
+    """Return more of the last rows, if they do not reach back to a checkpoint, which knows the best evaluation before it."""
+    timesteps, most_bytes = _steps_in(saved), _BYTES_OF_ROWS if saved else _MOST_BYTES
     with contextlib.suppress(OSError):  # it is gone meanwhile
-        while not rows.are_all and "timesteps" in rows.columns and not (rows.columns["timesteps"] <= timesteps).any():
+        while (
+            not rows.are_all
+            and rows.columns
+            and most_bytes < _MOST_BYTES
+            and not (rows.columns["timesteps"] <= timesteps).any()
+        ):
             most_bytes *= 4
             rows = read_last_rows(run / PROGRESS, _READ, most_bytes)
     return rows

@@ -104,8 +104,9 @@ class WatchedRuns:
             with contextlib.suppress(OSError):  # deleted meanwhile, or not there yet
                 followed.update()
             curves = followed.since(cursor)
+            before = self._rows.get(name)
         overview, config = overview_and_config(path)
-        row = {**_row(name, overview), "settings": _settings_of(overview), **_group_of(overview)}
+        row = {**_row(name, overview, before), "settings": _settings_of(overview), **_group_of(overview)}
         return {**curves, **row, **_trials_of(config), "population": _population_of(path)}
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -135,7 +136,7 @@ class WatchedRuns:
             if before is not None and stamp == self._stamps[name]:
                 continue
             self._stamps[name] = stamp
-            row = _row(name, read_overview(path))
+            row = _row(name, read_overview(path), before)
             if row != before:
                 self._rows[name] = row
                 self._note(name)
@@ -163,8 +164,16 @@ def _stamp(path: Path, locked: Mapping[int, int]) -> object:
 # --- JSON values --------------------------------------------------------------------------------------------------------
 
 
-def _row(name: str, overview: Overview) -> dict[str, Any]:
-    """Return a row of the table of runs."""
+def _row(name: str, overview: Overview, before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a row of the table of runs.
+
+    Args:
+        name, overview: The run's.
+        before: An earlier row, whose best evaluation counts, too: an overview of a long run reads its newest ones alone.
+    """
+    if before is not None and before["seed"] == overview.seed and before["generations"] <= overview.generations:
+        known = [value for value in (before["best"], overview.best) if value is not None]
+        overview = overview._replace(best=max(known, default=None))
     result = None if overview.result is None else overview.result._asdict()
     return {"name": name, **{key: getattr(overview, key) for key in _SHOWN}, "result": result}
 
