@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import secrets
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -68,8 +70,19 @@ class FollowedProgress:
         self._columns: list[int] | None = None  # of _READ in the file, -1 for those that it lacks
         self._width, self._offset, self._tail, self.reading = 0, 0, b"", secrets.token_hex(8)
 
-    def update(self) -> None:
-        """Read the rows that were added; OSError if the file cannot be read."""
+    def update(self, most_seconds: float = math.inf) -> bool:
+        """Read the rows that were added.
+
+        Args:
+            most_seconds: After about so long it stops, and the next update goes on.
+
+        Returns:
+            Whether all were read.
+
+        Raises:
+            OSError: If the file cannot be read.
+        """
+        until = time.monotonic() + most_seconds
         if not self._path.is_file():  # a folder, or a pipe, on which reading would wait
             raise FileNotFoundError(f"{self._path} is no file")
         with open(self._path, "rb") as file:
@@ -78,7 +91,9 @@ class FollowedProgress:
                 self._begin()
                 file.seek(0)
             while self._read_piece(file):
-                pass
+                if time.monotonic() > until:
+                    return False
+        return True
 
     def _read_piece(self, file: BinaryIO) -> bool:
         """Read whole lines; False at the end of the file."""
@@ -87,9 +102,10 @@ class FollowedProgress:
         if not whole:  # a line that is being written, or one that never ends
             return False
         file.seek(whole - len(piece), os.SEEK_CUR)
+        lines = piece[:whole]
         self._offset += whole
-        self._tail = (self._tail + piece[:whole])[-_TAIL:]
-        self._take(piece[:whole])
+        self._tail = (self._tail + lines[-_TAIL:])[-_TAIL:]
+        self._take(lines)
         return True
 
     def _take(self, lines: bytes) -> None:

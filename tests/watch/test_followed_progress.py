@@ -42,6 +42,20 @@ def test_rows_show_once_they_are_whole(file: Path) -> None:
     assert shown == [0, 0, 0, 0, 0, 2]
 
 
+def test_a_long_file_is_read_in_parts(file: Path) -> None:
+    count = 50_000
+    file.write_text("\n".join([HEAD, *map(line, range(1, count + 1)), ""]))
+    at_once, in_parts, requests = FollowedProgress(file), FollowedProgress(file), 1
+    assert at_once.update()
+    while not in_parts.update(most_seconds=0.0):
+        shown = steps_of(in_parts)
+        assert 0 < len(shown) and shown[-1] < 100 * count
+        requests += 1
+    assert requests > 2
+    assert in_parts.since({})["trials"] == at_once.since({})["trials"]
+    assert steps_of(in_parts)[-1] == 100 * count
+
+
 def test_evaluations_are_where_their_parameters_were(file: Path) -> None:
     rows = [
         line(1),
