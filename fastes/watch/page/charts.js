@@ -137,12 +137,13 @@ class Chart {
       this.open();
       if (hadFocus) this.picture.focus();
     } else this.plot.setData(data);
-    this.describe(data, lines, xName, xValue, yValue);
+    queueMicrotask(() => this.describe(data, lines, xName, xValue, yValue)); // after uPlot, which then knows its scales
   }
 
   describe(data, lines, xName, xValue, yValue) {
+    if (!this.plot) return;
     const { min, max } = this.plot.scales.x;
-    const newest = lines.map((line, number) => `${line.label} ${yValue(data[number + 1].findLast(isKnown))}`);
+    const newest = lines.flatMap((line, number) => (line.unnamed ? [] : `${line.label} ${yValue(data[number + 1].findLast(isKnown))}`));
     const words = `${this.caption.textContent}, ${xName} from ${xValue(min)} to ${xValue(max)}${this.zooms ? `; newest: ${newest.join(", ")}` : ""}`;
     if (this.picture.getAttribute("aria-label") !== words) this.picture.setAttribute("aria-label", words);
   }
