@@ -74,7 +74,7 @@ class FollowedProgress:
         """Read the rows that were added.
 
         Args:
-            most_seconds: After about so long it stops, and the next update goes on.
+            most_seconds: After about so long it stops, and the next update continues.
 
         Returns:
             Whether all were read.

@@ -591,8 +591,13 @@ def test_a_long_run_is_shown_before_all_is_read(page: Page, root: Path, monkeypa
     page.open()
     page.until("charts.speed.plot?.data[0].length > 100", "a part is shown")
     assert page.js("[...runs.values()][0].complete") is False
+    page.browser.execute_script(
+        "window.waits = []; const known = setTimeout;"
+        "window.setTimeout = (what, wait) => { if (what === update) waits.push(wait); return known(what, wait); };"
+    )
     may_go_on.set()
     page.until("[...runs.values()][0].complete", "all is read")
+    assert page.js("waits[0]") < 100  # it asks for the rest at once
     assert page.js("Object.values([...runs.values()][0].trials)[0].generations.at(-1)[1]") == 200_002.0
 
 
