@@ -243,8 +243,8 @@ function show() {
   for (const id of ["facts", "population-box", "video-box", "settings-box"]) byId(id).hidden = !single;
   byId("compared-box").hidden = Boolean(single);
   byId("done").hidden = true;
-  const many = `${shown.length} runs${shown.length === MOST_SHOWN ? ", as many as are compared" : ""}`;
-  setText(byId("title"), single ? `${single.env}, ${single.name}` : many);
+  const many = `${shown.length} runs${shown.length === MOST_SHOWN ? ", the most that are compared" : ""}`;
+  setText(byId("title"), single ? [single.env, single.name].filter(Boolean).join(", ") : many);
   if (single) showOne(single);
   else showSeveral(shown);
   showZoom();
