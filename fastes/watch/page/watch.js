@@ -12,7 +12,7 @@ const charts = {
   returns: new Chart("returns", 310), population: new Chart("population", 200, false), speed: new Chart("speed", 170),
   utilisation: new Chart("utilisation", 170),
 };
-let chosen = [], revision = "", timer = 0, isAsking = false, askAgain = false;
+let chosen = [], revision = "", isComplete = false, timer = 0, isAsking = false, askAgain = false;
 let sorting = { by: "", down: false }; // by a column of the table of runs; "" is the order that it has by itself
 
 // --- small helpers ---------------------------------------------------------------------------------------------------
@@ -29,8 +29,7 @@ const isThere = (name) => table.has(name);
 
 // A path that is broken after a slash if it is too long.
 function path(name) {
-  const parts = name.split(/(?<=\/)/);
-  return parts.flatMap((part, number) => (number ? [element("wbr"), part] : [part]));
+  return name.split("/").flatMap((part, number) => (number ? ["/", element("wbr"), part] : [part]));
 }
 
 async function ask(path, values, options) {
@@ -101,7 +100,9 @@ async function updateTable() {
   for (const row of news.changed) table.set(row.name, row);
   for (const name of news.gone) { table.delete(name); runs.delete(name); }
   if (news.gone.length) chosen = chosen.filter((name) => table.has(name));
-  if (news.changed.length || news.gone.length || news.complete) showTable(news.complete);
+  const isNew = news.changed.length || news.gone.length || news.complete !== isComplete;
+  isComplete = news.complete;
+  if (isNew) showTable();
   const asked = wished();
   if (!chosen.length && asked.length && (news.complete || asked.every(isThere))) choose(asked.filter(isThere));
   if (!chosen.length && table.size && news.complete) choose([inOrder()[0].name]);
@@ -162,7 +163,7 @@ function listed() {
   return inOrder().filter(fits);
 }
 
-function showTable(isComplete = true) {
+function showTable() {
   const body = byId("runs").tBodies[0], focused = document.activeElement;
   const rows = listed();
   byId("none").hidden = rows.length > 0 || !isComplete;
@@ -523,7 +524,7 @@ const buttonOf = (line) => line?.cells[1].firstChild;
 
 // --- begin -----------------------------------------------------------------------------------------------------------
 
-byId("filter").addEventListener("input", () => showTable());
+byId("filter").addEventListener("input", showTable);
 byId("all").addEventListener("change", () => choose(byId("all").checked ? listed().slice(0, MOST_SHOWN).map((row) => row.name) : chosen.slice(0, 1)));
 byId("axis").addEventListener("change", () => zoom.set(null));
 byId("log").addEventListener("change", () => {
