@@ -551,6 +551,17 @@ def test_nothing_lies_over_anything(page: Page, root: Path, width: int) -> None:
                     assert apart, (parent, number, other[4])
 
 
+def test_nothing_is_drawn_while_nothing_is_new(page: Page, root: Path) -> None:
+    run = write_run(root / "CartPole-v1" / "1", generations=40, noted={"finished": False})
+    page.open()
+    page.until("charts.returns.plot?.data[0].length > 30", "the curve is shown")
+    page.browser.execute_script("window.drawn = 0; charts.returns.plot.setData = () => { drawn += 1; };")
+    page.browser.execute_async_script("const [done] = arguments; update().then(update).then(done)")
+    assert page.js("drawn") == 0
+    write_progress(run, [progress_line(number) for number in range(1, 42)])
+    page.until("drawn > 0", "a new row is drawn")
+
+
 # --- an hour -----------------------------------------------------------------------------------------------------------
 
 

@@ -65,11 +65,12 @@ async function update() {
   try {
     const complete = await updateTable();
     const names = [...chosen];
-    const failed = (await Promise.allSettled(names.map(updateRun))).filter((each) => each.status === "rejected");
+    const told = await Promise.allSettled(names.map(updateRun)), failed = told.filter((each) => each.status === "rejected");
     if (failed.length) throw failed[0].reason;
     byId("connection").classList.remove("lost");
-    setText(byId("connection"), told());
-    show();
+    setText(byId("connection"), inShort());
+    if (told.some((each) => each.value)) show();
+    else showSilence();
     if (names.length === 1) await updateVideo(names[0]);
     const isBusy = [...table.values()].some((row) => row.status === "running");
     const isRead = complete && [...runs.values()].every((run) => run.complete);
@@ -85,7 +86,7 @@ async function update() {
   if (!document.hidden) timer = setTimeout(update, wait);
 }
 
-function told() {
+function inShort() {
   const running = [...table.values()].filter((row) => row.status === "running").length;
   return `${table.size} run${table.size === 1 ? "" : "s"}, ${running} running`;
 }
@@ -99,7 +100,10 @@ async function updateTable() {
   revision = news.revision;
   for (const row of news.changed) table.set(row.name, row);
   for (const name of news.gone) { table.delete(name); runs.delete(name); }
-  if (news.gone.length) chosen = chosen.filter((name) => table.has(name));
+  if (news.gone.length) {
+    chosen = chosen.filter(isThere);
+    show();
+  }
   const isNew = news.changed.length || news.gone.length || news.complete !== isComplete;
   isComplete = news.complete;
   if (isNew) showTable();
@@ -109,10 +113,11 @@ async function updateTable() {
   return news.complete;
 }
 
+// Returns whether there is anything new.
 async function updateRun(name) {
   const before = runs.get(name);
   const news = await ask("run", { name, cursor: JSON.stringify(before ? before.cursor : {}) });
-  if (!news) { runs.delete(name); return; }
+  if (!news) { runs.delete(name); return true; }
   const run = before ?? { trials: {} };
   if (before && before.cursor.reading !== news.cursor.reading) run.trials = {};
   for (const [trial, parts] of Object.entries(news.trials)) {
@@ -123,7 +128,9 @@ async function updateRun(name) {
     }
   }
   const { trials: _, ...rest } = news;
-  runs.set(name, Object.assign(run, rest));
+  const state = JSON.stringify({ ...rest, silent: 0 }), isNew = state !== run.state;
+  runs.set(name, Object.assign(run, rest, { state }));
+  return isNew;
 }
 
 // --- the table of runs -----------------------------------------------------------------------------------------------
@@ -316,6 +323,12 @@ function showRunFacts(run, own) {
   ]);
   byId("done").hidden = !run.budget || run.status !== "running";
   byId("done").value = run.budget ? Math.min(run.timesteps / run.budget, 1) : 0;
+}
+
+// Nothing but time has passed.
+function showSilence() {
+  const [run] = runs.values();
+  if (runs.size === 1) showRunFacts(run, leading(run).generations);
 }
 
 function returnsOfOne(run, x) {
