@@ -60,16 +60,19 @@ def main() -> int:
         (run / "config.toml").write_text('[run]\nenv = "Own-v0"\n[settings]\ntotal_timesteps = 1000000000\n')
         rows = [",".join(Record._fields), *map(line, range(1, arguments.generations + 1)), ""]
         (run / "progress.csv").write_text("\n".join(rows))
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         runs = WatchedRuns([run.parent])
         first = json.dumps(runs.run_since(str(run), {}))
-        opening = time.perf_counter() - began
+        first_part = time.perf_counter() - began
+        while not (known := json.loads(first))["complete"]:
+            first = json.dumps(runs.run_since(str(run), {}))
+        opening, cpu_opening = time.perf_counter() - began, time.process_time() - cpu_began
         began = time.perf_counter()
         read_progress(run / "progress.csv")
         whole = time.perf_counter() - began
-        check(json.loads(first)["trials"]["1"], run)
+        check(known["trials"]["1"], run)
         seconds, sent, memory = [], [], []
-        cursor = json.loads(first)["cursor"]
+        cursor = known["cursor"]
         for number in range(arguments.updates):
             with open(run / "progress.csv", "a") as file:
                 file.write(line(arguments.generations + number + 1) + "\n")
@@ -88,7 +91,13 @@ def main() -> int:
         markdown_table(
             ["", "measured", "aim"],
             [
-                [f"a run of {arguments.generations:,} generations opens, s", f"{opening:.2f}", f"{OPEN_SECONDS:g}"],
+                [
+                    f"a run of {arguments.generations:,} generations shows a part, s",
+                    f"{first_part:.2f}",
+                    f"{OPEN_SECONDS:g}",
+                ],
+                ["all of it, s", f"{opening:.2f}", f"{OPEN_SECONDS:g}"],
+                ["CPU time of that, s", f"{cpu_opening:.2f}", ""],
                 ["over reading its file as `fastes plot` does", f"{opening / whole:.2f}", ""],
                 ["an update, median, ms", f"{1e3 * statistics.median(seconds):.1f}", f"{1e3 * UPDATE_SECONDS:.0f}"],
                 ["an update, 99 of 100, ms", f"{1e3 * float(np.quantile(seconds, 0.99)):.1f}", f"{1e3 * UPDATE_SECONDS:.0f}"],

@@ -118,7 +118,7 @@ class ProgressRows:
         whole = piece.rfind(b"\n") + 1  # 0 for a line that is being written, or one that never ends
         file.seek(whole - len(piece), os.SEEK_CUR)
         self._offset += whole
-        self._tail = (self._tail + piece[:whole])[-_TAIL:]
+        self._tail = (self._tail + piece[:whole][-_TAIL:])[-_TAIL:]
         return piece[:whole]
 
 

@@ -14,7 +14,7 @@ from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.checkpoints.reader import read_description
 from fastes.errors import CheckpointError
 from fastes.reports.progress_rows import Clock, LastRows, read_last_rows
-from fastes.runs.folder_lock import holder_of
+from fastes.runs.folder_lock import holder_of, is_locked
 from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, given_in, number_in, read_config, result_in, text_in
 
 RUNNING, FINISHED, STOPPED, UNREADABLE = STATUSES = "running", "finished", "stopped", "unreadable"
@@ -199,7 +199,9 @@ def _status(run: Path, noted: Mapping[str, Any], is_known: bool) -> str:
         return RUNNING
     if not is_known:
         return UNREADABLE
-    return FINISHED if noted.get("finished") is True else STOPPED
+    if noted.get("finished") is True:
+        return FINISHED
+    return RUNNING if is_locked(run) else STOPPED
 
 
 def _last_of(rows: LastRows, name: str) -> int:

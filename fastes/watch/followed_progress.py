@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,12 +53,26 @@ class FollowedProgress:
         """Differs if the file was read from its start again, also by another server."""
         return self._rows.reading
 
-    def update(self) -> None:
-        """Read the rows that were added; OSError if the file cannot be read."""
+    def update(self, most_seconds: float = math.inf) -> bool:
+        """Read the rows that were added.
+
+        Args:
+            most_seconds: After about so long it stops, and the next update continues.
+
+        Returns:
+            Whether all were read.
+
+        Raises:
+            OSError: If the file cannot be read.
+        """
+        until = time.monotonic() + most_seconds
         for rows in self._rows.added():
             self._notice_another_file()
             self._add(rows)
+            if time.monotonic() > until:
+                return False
         self._notice_another_file()
+        return True
 
     def _notice_another_file(self) -> None:
         if self._reading != self.reading:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import fcntl
 import math
 import os
 import subprocess
@@ -15,11 +16,12 @@ import numpy as np
 import pytest
 import tomli_w
 from processes import environment, fastes_command, wait_until
-from written_runs import progress_line, write_progress
+from written_runs import progress_line, write_progress, write_run
 
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
 from fastes.reports.progress_rows import Clock, read_last_rows, read_progress
+from fastes.runs import folder_lock
 from fastes.runs.folder_lock import FolderLock
 from fastes.runs.overview import Overview, read_overview
 from fastes.runs.run_config import Result
@@ -185,6 +187,33 @@ def test_a_look_takes_no_lock(run: Path) -> None:
     assert another.held
     another.release()
     assert read_overview(run).status == "finished"
+
+
+@pytest.fixture
+def _no_list_of_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_lock, "holders", dict)
+
+
+@pytest.mark.usefixtures("_no_list_of_locks")
+def test_a_training_is_seen_by_its_lock_if_the_system_does_not_list_it(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "1", noted={"finished": False})
+    lock = FolderLock(run)
+    assert read_overview(run).status == "stopped"
+    lock.take()
+    assert [read_overview(run).status for _ in range(2)] == ["running", "running"]
+    lock.release()
+    assert read_overview(run).status == "stopped"
+
+
+def test_a_training_may_begin_while_somebody_looks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking = os.open(run, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    assert folder_lock.is_locked(run) is False
+    monkeypatch.setattr(time, "sleep", lambda _: os.close(looking))
+    lock = FolderLock(run)
+    lock.take()
+    assert lock.held
+    lock.release()
 
 
 def test_a_row_that_is_being_written_does_not_count(run: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from written_runs import progress_line, write_progress, write_race, write_run
 
+from fastes.runs import folder_lock
 from fastes.runs.folder_lock import FolderLock
 from fastes.watch import watched_runs
 from fastes.watch.followed_progress import FollowedProgress
@@ -90,9 +91,15 @@ def test_a_page_of_another_server_gets_all(tmp_path: Path) -> None:
         assert (news["anew"], [row["generations"] for row in news["changed"]]) == (True, [50])
 
 
-def test_a_training_that_is_killed_is_no_longer_running(tmp_path: Path) -> None:
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_training_that_is_killed_is_no_longer_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: bool) -> None:
+    if not listed:  # as on macOS
+        monkeypatch.setattr(folder_lock, "holders", dict)
+        monkeypatch.setattr(watched_runs, "holders", dict)
     run = write_run(tmp_path / "1", noted={"finished": False})
     table, lock = Table(WatchedRuns([tmp_path])), FolderLock(run)
+    table.update()
+    assert table.rows[str(run)]["status"] == "stopped"
     lock.take()
     table.update()
     assert table.rows[str(run)]["status"] == "running"
