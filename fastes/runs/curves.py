@@ -237,7 +237,8 @@ def read_curves(runs: list[Path], x: str = "steps") -> list[Curve]:
         else:
             warnings.warn(f"{run} has {lacks}. It is left out", stacklevel=2)
     if not curves:
-        raise FastESError(f"none of {in_words([str(run) for run in runs])} has a curve to draw")
+        lacks = f"evaluations in {PROGRESS} yet" if x != "cpu" else f"evaluations and cpu_seconds in {PROGRESS}"
+        raise FastESError(f"none of {in_words([str(run) for run in runs])} has {lacks}")
     return curves
 
 

@@ -44,12 +44,12 @@ def test_rows_show_once_they_are_whole(file: Path) -> None:
 
 def test_a_long_file_is_read_in_parts(file: Path) -> None:
     file.write_text(HEAD + "\n" + (line(2) + "\n") * 100_000)
-    at_once, in_parts, seconds = FollowedProgress(file), FollowedProgress(file), list[float]()
+    at_once, in_parts, rows = FollowedProgress(file), FollowedProgress(file), list[int]()
     assert at_once.update()
     while not in_parts.update(most_seconds=0.0):
-        seconds.append(in_parts.trials[1].seconds)
-    assert seconds[0] < seconds[1] < 200_000.0
-    assert in_parts.trials[1].seconds == 200_000.0
+        rows.append(in_parts.trials[1].generations.rows)
+    assert rows[0] < rows[1] < 100_000
+    assert in_parts.trials[1].generations.rows == 100_000
     assert in_parts.since({})["trials"] == at_once.since({})["trials"]
 
 
