@@ -249,7 +249,7 @@ def _rows(run: Path) -> list[dict[str, str]]:
 
 
 def _statistics(run: Path) -> list[dict[str, str]]:
-    times = ("seconds", "steps_per_second", "utilisation", "jobs_rerun")
+    times = ("seconds", "cpu_seconds", "steps_per_second", "utilisation", "jobs_rerun")
     return [{name: value for name, value in row.items() if name not in times} for row in _rows(run)]
 
 

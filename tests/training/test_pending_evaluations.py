@@ -123,7 +123,7 @@ def test_training_that_ends_and_goes_on_is_the_same(lag: int) -> None:
 
 
 def _timeless(record: Record) -> Record:
-    record = record._replace(seconds=0.0, steps_per_second=0.0, utilisation=0.0, jobs_rerun=0)
+    record = record._replace(seconds=0.0, cpu_seconds=0.0, steps_per_second=0.0, utilisation=0.0, jobs_rerun=0)
     return record._replace(**{name: "nan" for name, value in record._asdict().items() if value != value})
 
 

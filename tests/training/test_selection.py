@@ -18,7 +18,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.pools.serial_pool import SerialPool
 from fastes.reports.callbacks import CallbackListener
-from fastes.reports.csv_log import read_progress
+from fastes.reports.progress_rows import read_progress
 from fastes.runs.curves import read_curve
 from fastes.runs.run_config import PROGRESS
 from fastes.runs.run_folder import RunFolder
@@ -427,7 +427,7 @@ def test_a_run_folder_has_each_trial_and_each_rung(tmp_path: Path) -> None:
         winner = model.selection.present.number + 1
     progress = read_progress(tmp_path / PROGRESS)
     assert set(progress["trial"]) == {1.0, 2.0, 3.0, 4.0}
-    assert progress["timesteps"] == sorted(progress["timesteps"])
+    assert progress["timesteps"].tolist() == sorted(progress["timesteps"])
     curve = read_curve(tmp_path)
     assert curve.leader == curve.rung_ends[-1].winner == winner
     assert len(curve.rung_ends) == 2
@@ -445,7 +445,7 @@ def test_a_run_that_went_on_past_its_checkpoint_has_each_row_once(tmp_path: Path
     progress = read_progress(tmp_path / PROGRESS)
     rows = list(zip(progress["trial"], progress["generation"], strict=True))
     assert len(rows) == len(set(rows))
-    assert progress["timesteps"] == sorted(progress["timesteps"])
+    assert progress["timesteps"].tolist() == sorted(progress["timesteps"])
 
 
 @pytest.fixture(scope="module")
