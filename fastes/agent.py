@@ -110,6 +110,7 @@ class Agent:
         evaluator: Opens the pool, and knows the environment.
         verbose: The argument.
         base_preset: Name of the preset that the settings were taken from, or of the first recipe; '' for a loaded model.
+        given_settings: The settings that were given to the constructor, or to `load`.
         max_minutes: The argument of the last `learn`; infinity for none.
         kept_evaluations: Those of this model's training, for `plot`.
     """
@@ -121,6 +122,7 @@ class Agent:
     verbose: int
     kept_evaluations: KeptEvaluations
     base_preset: str = ""
+    given_settings: Mapping[str, Any]
 
     def __init__(
         self,
@@ -159,7 +161,7 @@ class Agent:
             selection = _new_selection(source, kinds, seed, own)
             self._set_up(source, selection, PoolChoice(n_workers, cluster), verbose, keywords)
             self.evaluator.env_shown, self.evaluator.seen = True, None if source.vector_env else look_at(own)
-            self.base_preset = base
+            self.base_preset, self.given_settings = base, changes
 
     def _set_up(
         self, source: EnvSource, selection: Selection, choice: PoolChoice, verbose: int, keywords: tuple[str, ...]
@@ -168,6 +170,7 @@ class Agent:
         self.source, self.verbose, self.given_keywords = source, verbose, keywords
         self.pool_choice, self.pool = choice, make_pool(source, choice)
         self.max_minutes, self.kept_evaluations = math.inf, KeptEvaluations()
+        self.given_settings: Mapping[str, Any] = {}
         self._env: CalledEnv | None = None
         self.evaluator = Evaluator(source, trainings_of(selection), self.pool)
         self.trainer = Trainer(selection, self.evaluator)
@@ -200,7 +203,7 @@ class Agent:
             trained = self.evaluator.run(learning)
         if not trained:
             warnings.warn(
-                f"nothing was trained: the parameters reach target_return = {self.target_return:g} already. "
+                f"the parameters from before this training reach target_return = {self.target_return:g} already, and are kept. "
                 "target_return='none' (--target-return none) goes on",
                 UserWarning,
                 stacklevel=level_outside(),
@@ -217,7 +220,7 @@ class Agent:
         max_minutes: float | None = None,
         **removed: Any,
     ) -> bool:
-        """`learn` as a coroutine, for several models on one pool (seeds.py). Returns whether anything was trained."""
+        """`learn` as a coroutine, for several models on one pool (seeds.py). Returns False if earlier parameters are kept."""
         refuse_training()
         refuse_arguments(removed)
         check_flag("reset_num_timesteps", reset_num_timesteps)
@@ -228,6 +231,8 @@ class Agent:
         with self.alone("learn()"), output_lasts():
             callbacks = self._all_callbacks(callback, progress_bar, is_new=reset_num_timesteps)  # may refuse the user's
             self.trainer.selection = self.selection.with_budget(budget, reset_num_timesteps)
+            if reset_num_timesteps:
+                self.cpu_seconds = 0.0
             begun_at = {trial.number: trial.training.generation for trial in self.selection.trials}
             self._start_pool(with_infos=bool(self.info_keywords) or any(each.reads_infos for each in callbacks))
             self.trainer.target_return = self.target_return
@@ -516,6 +521,7 @@ class Agent:
                 UserWarning,
                 stacklevel=level_outside(),
             )
+        self.given_settings = changes
         if seed is not None and seed != self.seed:
             self.use_seed(seed)
         if other_env:
@@ -628,7 +634,7 @@ class Agent:
                 close_env(env, self.source.name)
         model._set_up(self.source, selection, self.pool_choice, self.verbose, self.given_keywords)
         model.evaluator.env_shown, model.evaluator.seen = self.evaluator.env_shown, self.evaluator.seen
-        model.base_preset = self.base_preset
+        model.base_preset, model.given_settings = self.base_preset, self.given_settings
         return model
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -859,6 +865,15 @@ class Agent:
     def steps_played(self) -> StepsPlayed:
         """Return num_timesteps and eval_timesteps including the steps of running episodes, in any thread."""
         return self.trainer.steps_played()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of this process and its workers in this training so far. Run folders hold it, checkpoints do not."""
+        return self.trainer.cpu_seconds
+
+    @cpu_seconds.setter
+    def cpu_seconds(self, seconds: float) -> None:
+        self.trainer.cpu_seconds = seconds
 
     @property
     def n_workers(self) -> int:

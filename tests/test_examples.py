@@ -29,6 +29,7 @@ def test_every_script_is_tried() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SHOWN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_does_what_it_shows(name: str, tmp_path: Path) -> None:
     needed, shown = SHOWN[name]

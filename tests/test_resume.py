@@ -249,7 +249,7 @@ def _rows(run: Path) -> list[dict[str, str]]:
 
 
 def _statistics(run: Path) -> list[dict[str, str]]:
-    times = ("seconds", "steps_per_second", "utilisation", "jobs_rerun")
+    times = ("seconds", "cpu_seconds", "steps_per_second", "utilisation", "jobs_rerun")
     return [{name: value for name, value in row.items() if name not in times} for row in _rows(run)]
 
 
@@ -344,17 +344,6 @@ def test_the_best_parameters_play_episodes_as_long_as_the_last_ones(normalize_ob
     assert outcome.best is not None
     assert outcome.best.lengths.tolist() == outcome.last.lengths.tolist() == [3] * len(outcome.last.lengths)
     assert outcome.best.env_seeds.tolist() == outcome.last.env_seeds.tolist()
-
-
-def test_resume_keeps_the_environment_of_a_module_id(tmp_path: Path) -> None:
-    """`module:Env-v0` trains, so it has to go on in a new process; the command line, not the file, names the module."""
-    flags = ["--workers", "0", "--quiet", "--population-size", "4", "--seed", "1", "--target-return", "none"]
-    first = run_fastes("train", "envs_for_tests:Toy-v0", *flags, "--total-timesteps", "200", cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
-    (run,) = (tmp_path / "runs").glob("*/1")
-    resume = ["train", "envs_for_tests:Toy-v0", "--resume", str(run), "--quiet", "--workers", "0"]
-    second = run_fastes(*resume, "--total-timesteps", "400", cwd=tmp_path)
-    assert second.returncode == 0, second.stderr
 
 
 def test_records_of_a_resumed_model_follow_on(tmp_path: Path) -> None:

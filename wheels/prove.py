@@ -12,12 +12,14 @@ from typing import NamedTuple
 from wheels.build import ROOT, TOOLS, WheelError, run, tool_env
 from wheels.targets import Python
 
-_KERNELS = ("test_golden_trainings.py", "src/test_kernel_golden.py", "src/test_kernel_parity.py", "src/test_kernel_rows.py")
+_GOLDEN = ("test_golden_trainings.py", "src/test_kernel_golden.py")
 Digests = dict[str, dict[str, str]]  # by kernel variant and training
 TESTS = {
-    "kernels": _KERNELS,
+    "golden": _GOLDEN,
     "quick": (
-        *_KERNELS,
+        *_GOLDEN,
+        "src/test_kernel_parity.py",
+        "src/test_kernel_rows.py",
         "test_determinism.py",
         "checkpoints/test_frozen_checkpoint.py",
         "checkpoints/test_checkpoint.py",
@@ -111,7 +113,7 @@ def prove(wheel: Path, python: Python, folder: Path, tests: str) -> Proof:
     env = bare_env(home, folder / "programs")
     made = make_environment(python, home, wheel, *TEST_TOOLS, env=env, wheels_only=True)
     left_out = None
-    if tests != "kernels":
+    if tests != "golden":
         left_out = tuple(extra for extra in EXTRAS if not install_extra(made, wheel, extra, env))
     place = copy_tests(folder / "away")
     return Proof(run_tests(made, place, env, arguments_of(tests, left_out or ())), digests(made, place, env), left_out)

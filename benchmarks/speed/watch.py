@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.machine import describe
 from benchmarks.options import COUNT
 from benchmarks.tables import markdown_table
-from fastes.reports.csv_log import read_progress
+from fastes.reports.progress_rows import read_progress
 from fastes.training.record import Record
 from fastes.watch.watched_runs import WatchedRuns
 
@@ -37,10 +37,10 @@ def line(generation: int) -> str:
 def check(shown: dict[str, list[list[float]]], run: Path) -> None:
     """Compare what is shown with the file: SystemExit if a bucket is not the mean of its rows."""
     columns = read_progress(run / "progress.csv")
-    means, part = np.array(columns["return_mean"]), shown["generations"]
+    means, part = columns["return_mean"], shown["generations"]
     width = part["width"]  # type: ignore[call-overload]
     expected = [means[at : at + width].mean() for at in range(0, len(means), width)]
-    if not np.allclose([row[2] for row in part["rows"]], expected, rtol=1e-5):  # type: ignore[call-overload]
+    if not np.allclose([row[3] for row in part["rows"]], expected, rtol=1e-5):  # type: ignore[call-overload]
         raise SystemExit("the page shows other numbers than the file has: nothing is timed")
 
 
@@ -60,16 +60,19 @@ def main() -> int:
         (run / "config.toml").write_text('[run]\nenv = "Own-v0"\n[settings]\ntotal_timesteps = 1000000000\n')
         rows = [",".join(Record._fields), *map(line, range(1, arguments.generations + 1)), ""]
         (run / "progress.csv").write_text("\n".join(rows))
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         runs = WatchedRuns([run.parent])
         first = json.dumps(runs.run_since(str(run), {}))
-        opening = time.perf_counter() - began
+        first_part = time.perf_counter() - began
+        while not (known := json.loads(first))["complete"]:
+            first = json.dumps(runs.run_since(str(run), {}))
+        opening, cpu_opening = time.perf_counter() - began, time.process_time() - cpu_began
         began = time.perf_counter()
         read_progress(run / "progress.csv")
         whole = time.perf_counter() - began
-        check(json.loads(first)["trials"]["1"], run)
+        check(known["trials"]["1"], run)
         seconds, sent, memory = [], [], []
-        cursor = json.loads(first)["cursor"]
+        cursor = known["cursor"]
         for number in range(arguments.updates):
             with open(run / "progress.csv", "a") as file:
                 file.write(line(arguments.generations + number + 1) + "\n")
@@ -88,7 +91,13 @@ def main() -> int:
         markdown_table(
             ["", "measured", "aim"],
             [
-                [f"a run of {arguments.generations:,} generations opens, s", f"{opening:.2f}", f"{OPEN_SECONDS:g}"],
+                [
+                    f"a run of {arguments.generations:,} generations shows a part, s",
+                    f"{first_part:.2f}",
+                    f"{OPEN_SECONDS:g}",
+                ],
+                ["all of it, s", f"{opening:.2f}", f"{OPEN_SECONDS:g}"],
+                ["CPU time of that, s", f"{cpu_opening:.2f}", ""],
                 ["over reading its file as `fastes plot` does", f"{opening / whole:.2f}", ""],
                 ["an update, median, ms", f"{1e3 * statistics.median(seconds):.1f}", f"{1e3 * UPDATE_SECONDS:.0f}"],
                 ["an update, 99 of 100, ms", f"{1e3 * float(np.quantile(seconds, 0.99)):.1f}", f"{1e3 * UPDATE_SECONDS:.0f}"],

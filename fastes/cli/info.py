@@ -77,6 +77,7 @@ def _training_in_words(info: RunInfo) -> str:
     counts += [f"{info.episodes:,} episodes"] if info.episodes else []
     counts += [f"{info.trials} trials"] if info.trials > 1 else []
     time = "" if info.seconds is None else f" in {duration_in_words(info.seconds)}"
+    time += "" if info.cpu_seconds is None else f", CPU time {duration_in_words(info.cpu_seconds)}"
     return f"{f'{info.status}, ' if info.status else ''}{', '.join(counts)}{time}"
 
 

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 2 for wrong arguments, 1 for a failed training, 130 for Ctrl-C, 143 for SIGTERM. If the console's
         output cannot be written, a training continues with its usual status; the other commands, whose output is their
-        result, return 1.
+        result, return 1. They, too, continue without a word if only the reader of a pipe has gone, as in `fastes runs | head`.
     """
     fill_standard_descriptors()
     try:

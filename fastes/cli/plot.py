@@ -34,7 +34,10 @@ def add_plot(commands: Any) -> None:
         help=f".png, .svg or .pdf, again for another one (default: {CURVE} in the run, or here for several)",
     )
     plot.add_argument(
-        "--x", choices=("steps", "time"), default="steps", help="environment steps, or wall time (default: steps)"
+        "--x",
+        choices=("steps", "time", "cpu"),
+        default="steps",
+        help="environment steps, wall time, or CPU time of this process and its workers (default: steps)",
     )
     plot.add_argument(
         "--compare", nargs="+", default=[], metavar="SETTING", help="settings that name the lines (default: those that differ)"
@@ -51,10 +54,10 @@ def run_plot(arguments: argparse.Namespace) -> int:
             raise ValueError(f"--out {out}: expected a name that ends in one of {', '.join(_SUFFIXES)}")
         if not out.parent.is_dir():
             raise ValueError(f"--out {out}: there is no folder {out.parent}")
-    curves = read_curves(runs)
+    curves = read_curves(runs, arguments.x)
     try:
         for out in pictures:
-            plot_curves(curves, out, title_of(curves), arguments.x, arguments.compare)
+            plot_curves(curves, out, title_of(curves), arguments.x, list(dict.fromkeys(arguments.compare)))
             print(out)
     except ImportError as error:
         raise FastESError(f"drawing needs matplotlib: {install_command('plots')}") from error

@@ -14,7 +14,7 @@ from fastes.reports.progress_bar import short
 from fastes.reports.task_in_words import duration_in_words
 from fastes.runs.curves import each_once, runs_of
 from fastes.runs.overview import Overview, read_overview
-from fastes.runs.setting_differences import differing, flat_settings, named_values
+from fastes.runs.setting_differences import named_values, telling, told_settings
 from fastes.system.console import columns_of, say
 from fastes.system.near_paths import printable
 
@@ -107,6 +107,10 @@ def _steps_of(run: Overview) -> str:
     return short(run.timesteps) if run.budget is None else f"{short(run.timesteps)} of {short(run.budget)}"
 
 
+def _time_of(seconds: float | None) -> str:
+    return "-" if seconds is None else duration_in_words(seconds)
+
+
 _COLUMNS = (
     _Column("run", lambda run: str(run.path), 0),
     _Column("env", lambda run: run.env or "-", 6),
@@ -114,7 +118,8 @@ _COLUMNS = (
     _Column("status", lambda run: run.status, 2),
     _Column("return", _return_of, 1, is_number=True),
     _Column("steps", _steps_of, 3, is_number=True),
-    _Column("time", lambda run: "-" if run.seconds is None else duration_in_words(run.seconds), 4, is_number=True),
+    _Column("time", lambda run: _time_of(run.seconds), 4, is_number=True),
+    _Column("CPU", lambda run: _time_of(run.cpu_seconds), 7, is_number=True),
 )
 
 
@@ -161,10 +166,10 @@ def _cut(line: str, width: int | None) -> str:
 
 def _settings_of(runs: Sequence[Overview]) -> list[str]:
     """Return for each run the settings in which runs of its environment differ, as one text."""
-    flat = [{"recipe": run.recipe, "env_kwargs": run.env_kwargs, **flat_settings(run.settings)} for run in runs]
+    flat = [{"recipe": run.recipe, "env_kwargs": run.env_kwargs, **told_settings(run.settings, run.given)} for run in runs]
     found: list[str] = []
     for run, settings in zip(runs, flat, strict=True):
         alike = [others for other, others in zip(runs, flat, strict=True) if other.env == run.env]
-        names = [name for name in differing(alike) if name not in _IN_OTHER_COLUMNS]
+        names = [name for name in telling(alike) if name not in _IN_OTHER_COLUMNS]
         found.append(" ".join(named_values(settings, names)))
     return [printable(text) for text in found]

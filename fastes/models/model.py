@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import IO, Any, Protocol
 
 import numpy as np
@@ -29,7 +30,9 @@ class Model(Protocol):
     evaluator: Evaluator
     verbose: int
     base_preset: str
+    given_settings: Mapping[str, Any]
     max_minutes: float
+    cpu_seconds: float
 
     @property
     def selection(self) -> Selection: ...

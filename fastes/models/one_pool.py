@@ -29,7 +29,7 @@ def one_pool(models: Sequence[PoolUser]) -> Iterator[None]:
     pool, first = models[0].pool, 0
     try:
         for model in models:
-            model.evaluator.share(pool, Shared(first, needs))
+            model.evaluator.share(pool, Shared(first, needs, len(models)))
             first += len(model.selection.trials)
         yield
     finally:

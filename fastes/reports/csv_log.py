@@ -9,8 +9,8 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from fastes.reports.progress_rows import Clock
 from fastes.system.atomic_files import append_whole, keep_aside, write_text
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.archive import FINAL_EPISODES, SCREENING_EPISODES
@@ -22,7 +22,6 @@ _OF_A_SELECTION = (
     *(f"{name}_{FINAL_EPISODES}" for name in ("mean", "std", "worst")),
 )
 _TRIAL = Record._fields.index("trial")
-_HEAD_BYTES = 4096  # more than the column names take
 _QUICK, _WAIT = 0.05, 1.0  # seconds of a quick generation, and that its record may wait
 _MAX_DIGITS = 10  # of a generation, which is a number of 32 bits
 
@@ -40,6 +39,7 @@ class CsvLog:
         self._last: dict[int, int] = {}  # trial -> its last generation
         self._elapsed: dict[int, float] = {}  # trial -> its seconds until then
         self._flushed_at = -math.inf
+        self.cpu_seconds = 0.0  # CPU time of the training until its last generation; NaN if it is not known
         if not path.exists():
             self._append([])
 
@@ -56,6 +56,7 @@ class CsvLog:
                 self._owed.append(record)
                 passed = record.seconds if math.isfinite(record.seconds) else 0.0
                 self._elapsed[record.trial] = self._elapsed.get(record.trial, 0.0) + passed
+                self.cpu_seconds = record.cpu_seconds
             if not record.seconds < _QUICK or time.monotonic() - self._flushed_at >= _WAIT:
                 self.flush()
 
@@ -95,9 +96,9 @@ class CsvLog:
                 stacklevel=2,
             )
         self._last = dict(generations)
-        columns = _columns(kept)
-        self._elapsed = {int(trial): until for trial, until in zip(columns["trial"], elapsed(columns), strict=True)}
         write_text(self.path, _csv_lines([Record._fields, *kept]))
+        clock = Clock.of(self.path)
+        self._elapsed, self.cpu_seconds = {int(trial): until for trial, until in clock.until.items()}, clock.cpu_seconds
 
     def _has_more_columns(self) -> bool:
         return not set(_read(self.path)[0]) <= set(Record._fields)
@@ -125,63 +126,6 @@ def write_final_selection(path: Path, result: FinalSelection) -> None:
     write_text(path, _csv_lines(rows))
 
 
-def read_progress(path: Path) -> dict[str, list[float]]:
-    """Return the columns of a progress.csv, without torn rows."""
-    return _columns(_whole_rows(path))
-
-
-class LastRows(NamedTuple):
-    """The end of a progress.csv.
-
-    Attributes:
-        columns: Column name -> its values in these rows, the oldest first.
-        are_all: Whether the file has no other rows.
-    """
-
-    columns: dict[str, list[float]]
-    are_all: bool
-
-
-def read_last_rows(path: Path, most_bytes: int) -> LastRows:
-    """Return the last rows of a progress.csv without reading the others. A row that is being written is left out.
-
-    Args:
-        path: The file. One that is missing or no regular file has no rows.
-        most_bytes: Bytes of rows to read.
-
-    Raises:
-        OSError: If the file cannot be read.
-    """
-    if not path.is_file():
-        return LastRows(_columns([]), True)
-    with open(path, "rb") as file:
-        header = file.readline(_HEAD_BYTES)
-        if not header.endswith(b"\n"):
-            return LastRows(_columns([]), True)
-        begin = max(len(header), file.seek(0, 2) - most_bytes)
-        file.seek(begin - 1)  # the byte before tells whether a row begins there
-        lines = file.read(most_bytes + 1).split(b"\n")[1:-1]
-    (names,), rows = (_cells(part.decode("utf-8", "replace")) for part in (header, b"\n".join(lines)))
-    return LastRows(_columns(_whole_among(names, rows)), begin == len(header))
-
-
-def elapsed(columns: Mapping[str, Sequence[float]]) -> list[float]:
-    """Return the wall time of the training until each row, in seconds. Trials train at the same time.
-
-    Args:
-        columns: Those of all rows of a progress.csv.
-    """
-    until, found = dict[float, float](), list[float]()
-    for seconds, trial in zip(columns["seconds"], columns["trial"], strict=True):
-        until[trial] = until.get(trial, 0.0) + (seconds if math.isfinite(seconds) else 0.0)
-        found.append(until[trial])
-    return found
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> dict[str, list[float]]:
-    return {name: [float(row[number]) for row in rows] for number, name in enumerate(Record._fields)}
-
-
 def _cells(text: str) -> list[list[str]]:
     """Split lines into cells. No cell has quotes, so the csv module is not needed."""
     return [line.split(",") for line in text.splitlines()]
@@ -196,15 +140,11 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _whole_rows(path: Path) -> list[list[str]]:
-    """Return the whole rows of a file; see _whole_among."""
-    return _whole_among(*_read(path))
-
-
-def _whole_among(header: list[str], lines: list[list[str]]) -> list[list[str]]:
     """Return the rows that have a number in each column, in the order of Record.
 
     A column that the file lacks is nan, so that a file of another version keeps its rows.
     """
+    header, lines = _read(path)
     if "generation" not in header or len(set(header)) < len(header):
         return []
     rows = [dict(zip(header, row, strict=True)) for row in lines if len(row) == len(header) and _are_numbers(row)]

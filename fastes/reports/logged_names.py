@@ -28,6 +28,7 @@ _OF_A_GENERATION = {
     "rollout/ep_len_mean": "episode_length",
     "time/fps": "steps_per_second",
     "time/seconds": "seconds",
+    "time/cpu_seconds": "cpu_seconds",
     "time/episodes": "episodes",
     "time/eval_timesteps": "eval_timesteps",
     "time/jobs_rerun": "jobs_rerun",

@@ -36,6 +36,7 @@ class Batch:
         per_candidate: Episodes of each candidate.
         infos: The last step's info of each episode of each candidate, in job order; () if no callback reads them.
         has_masks: Whether one of the last infos of candidates had an action mask.
+        cpu_seconds: CPU time of the worker processes for these jobs; 0 if this process plays.
     """
 
     returns: npt.NDArray[np.float64]
@@ -49,6 +50,7 @@ class Batch:
     per_candidate: int = 1
     infos: tuple[tuple[Info, ...], ...] = ()
     has_masks: bool = False
+    cpu_seconds: float = 0.0
 
     def moment_sums(self) -> MomentSums:
         """Return the sums of `moments`."""
@@ -68,6 +70,7 @@ class Batch:
             per_candidate=self.per_candidate,
             infos=self.infos + later.infos,
             has_masks=self.has_masks or later.has_masks,
+            cpu_seconds=self.cpu_seconds + later.cpu_seconds,
         )
 
 

@@ -362,6 +362,7 @@ def collect(slot: RequestSlot, request: Request, jobs: npt.NDArray[np.int64], re
         per_candidate=request.episodes.per_candidate,
         infos=_infos_in(slot, jobs, request.episodes.per_candidate),
         has_masks=bool(slot.layout.num_pairs and slot.masks[which].any()),
+        cpu_seconds=float(slot.cpu_seconds[which].sum()),
     )
 
 

@@ -39,6 +39,7 @@ from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
 
 _ROUNDINGS = ("", "rounds down", "rounds up", "rounds to zero")
 _FLAGS = {"flushes to zero": "flushes denormals to zero", "denormals are zero": "reads denormals as zero", "traps": "traps"}
+_CPU_EVERY = 0.01  # seconds
 _NO_SCALARS = RequestScalars(0, -1, 0.0, 0.0, EpisodeSettings())
 
 
@@ -114,6 +115,7 @@ class JobRunner:
         index: This runner's row of the block's `workers`, in which it notes what it is doing.
         uninterruptible: A context in which no signal interrupts building: half an environment could not be closed.
         notify: Receives warnings about the environment, each of which is shown once.
+        is_process: Whether this process does nothing but run these jobs, so that all its CPU time is theirs.
     """
 
     def __init__(
@@ -123,8 +125,11 @@ class JobRunner:
         index: int = 0,
         uninterruptible: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         notify: Notify = warn,
+        is_process: bool = False,
     ) -> None:
         self._notify, self._told_of_floats = notify, False
+        self._is_process = is_process
+        self._cpu_seconds, self._cpu_read_at = 0.0, -math.inf  # CPU time of the process when it was read last, and when
         self.spec, self.block, self.row, self.uninterruptible = spec, block, block.workers[index], uninterruptible
         self._may_rebuild = spec.on_env_error == PENALISE or spec.worker_max_episodes > 0
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
@@ -190,9 +195,22 @@ class JobRunner:
         if (mode := _core.set_floats_back() or player.actor.float_mode) and not self._told_of_floats:
             self._told_of_floats = True
             self._notify("floats", _change_of_floats(f"the environment {self.spec.source.name}", mode))
-        slot.seconds[job] = time.perf_counter() - started
+        ended = time.perf_counter()
+        slot.seconds[job] = ended - started
+        if self._is_process:
+            slot.cpu_seconds[job] = self._new_cpu_seconds(ended)
         _core.commit(slot.committed, job, ticket)
         _core.commit(row, JOB, -1)  # a process that sees this sees the flag, too
+
+    def _new_cpu_seconds(self, now: float) -> float:
+        """Return the CPU time of the process since it was read last, the first time since it began; 0 if that was just now.
+
+        Reading is a system call, which takes longer than a short episode in C. now: time.perf_counter().
+        """
+        if now - self._cpu_read_at < _CPU_EVERY:
+            return 0.0
+        before, self._cpu_seconds, self._cpu_read_at = self._cpu_seconds, time.process_time(), now
+        return self._cpu_seconds - before
 
     def _run_in_python(
         self, player: _Player, slot: RequestSlot, job: int, scalars: RequestScalars, on_penalty: Callable[[Exception], None]

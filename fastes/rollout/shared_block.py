@@ -103,6 +103,7 @@ class SlotLayout:
             "successes": ((jobs,), "f8"),
             "cuts": ((jobs,), "i8"),
             "seconds": ((jobs,), "f8"),
+            "cpu_seconds": ((jobs,), "f8"),  # stays 0 if the parent plays
             "moments": ((2 * self.num_pairs, 2, self.obs_size), "f8"),
             "infos": ((2 * self.num_pairs, self.episodes, self.info_bytes), "u1"),  # JSON, see last_infos.py
             "masks": ((jobs,), "u1"),  # 1 if the last info of a candidate had an action mask
@@ -248,6 +249,7 @@ class RequestSlot:
     successes: npt.NDArray[np.float64]
     cuts: npt.NDArray[np.int64]
     seconds: npt.NDArray[np.float64]
+    cpu_seconds: npt.NDArray[np.float64]
     moments: npt.NDArray[np.float64]
     infos: npt.NDArray[np.uint8]
     masks: npt.NDArray[np.uint8]

@@ -8,40 +8,39 @@ import os
 import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastes.checkpoints.locate import is_run_folder
 from fastes.errors import FastESError, suggest
-from fastes.reports.csv_log import elapsed, read_progress
-from fastes.runs.run_config import CONFIG, PROGRESS, read_config, result_in
+from fastes.reports.progress_rows import Clock, Numbers, evaluated_at, read_progress
+from fastes.runs.run_config import CONFIG, PROGRESS, given_in, read_config, result_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in
-from fastes.runs.setting_differences import differing, flat_settings, value_in_words
+from fastes.runs.setting_differences import differing, flat_settings, seeds_share, telling, told_settings, value_in_words
 from fastes.system.atomic_files import write_bytes
 from fastes.system.near_paths import in_words, names_in, what_is_beside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Numbers = npt.NDArray[np.float64]
-
-_OF_THE_END = ("target_return", "target_episodes")  # settings that change no evaluation before the end
 # of Okabe and Ito (2008), told apart by eyes of any kind; their yellow is too pale for a line, black is that of results
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _STYLES = ("-", "--", ":", "-.")  # of further lines
 _GREY = "#9aa3b2"
 _LEAST_SMOOTHED = 10  # fewer evaluations are joined without smoothing
 _MOST_SMOOTHED = 51  # evaluations under one median
+_MOST_DRAWN = 2000  # places of a line, and points: a picture has fewer pixels
 _BAND = (0.1, 0.9)  # quantiles between which most evaluations lie
 DEPTH = 2  # folders from runs/ to runs/CartPole-v1/1
 _SIZE, _DPI = (6.0, 3.7), 160  # inches without the legend, and pixels per inch: letters are still read at 400 pixels
 _LEGEND_WIDTH, _LINE_WIDTH = 75, 7  # of the legend and of the piece of line before a name, in characters
 _LONGEST_NAME = 60  # characters of the settings that differ, unless they are asked for
 _LETTER = 0.012  # the width of a rung's letter, of the whole axis
+_CLOCKS = {"time": (1, "wall time"), "cpu": (2, "CPU time")}  # value of x -> column of the clock, and its name
 _UNITS = ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
 
 
@@ -83,7 +82,8 @@ class Curve(NamedTuple):
         alike: Equal for trainings that differ only in their seeds.
         outcome: None if training has not ended.
         settings: All settings, with the keys of policy_kwargs among them, and env and env_kwargs.
-        clock: Timesteps and seconds of wall time after each generation, float64 (2, generations).
+        race: The settings that tell a race of recipes from other runs; None if no recipes raced.
+        clock: How long it took.
     """
 
     name: str
@@ -96,12 +96,8 @@ class Curve(NamedTuple):
     alike: object = None
     outcome: Outcome | None = None
     settings: Mapping[str, Any] = MappingProxyType({})
-    clock: Numbers = np.zeros((2, 0))
-
-    def over_time(self) -> Curve:
-        """Return the curve with seconds of wall time in the place of timesteps."""
-        timesteps, seconds = (np.concatenate(([0.0], np.maximum.accumulate(row))) for row in self.clock)
-        return self.along(lambda at: np.interp(at, timesteps, seconds))
+    race: Mapping[str, Any] | None = None
+    clock: Clock = Clock()
 
     def along(self, place: Callable[[Numbers], Numbers]) -> Curve:
         """Return the curve over another axis. place: from timesteps, float64 (n,), to values on that."""
@@ -118,7 +114,7 @@ class Curve(NamedTuple):
         if winner or not len(self.trials):
             return float(winner or 1)
         left = {*self.trials[self.steps > at].tolist()} or {*self.trials.tolist()}
-        return float(max(sorted(left), key=lambda trial: float(smoothed(self.of_trial(trial)[1])[-1])))
+        return float(max(sorted(left), key=lambda trial: float(smoothed(*self.of_trial(trial))[1][-1])))
 
     def of_trial(self, trial: float) -> tuple[Numbers, Numbers]:
         """Return timesteps and returns of one trial's evaluations."""
@@ -140,17 +136,16 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
     Raises:
         OSError: If a file cannot be read.
     """
-    columns = read_progress(run / PROGRESS)
-    passed = np.array(elapsed(columns))
-    steps, returns = np.array(columns["timesteps"]), np.array(columns["eval_return"])
+    rows, clock = read_progress(run / PROGRESS, (*Clock.COLUMNS, "eval_generation", "eval_at", "eval_return")), Clock()
+    clock.add(rows)
+    at = evaluated_at(rows)
+    known = np.isfinite(at)
     written = read_config(run / CONFIG) or {}
-    sessions = [*written.get("earlier", []), written]
-    rungs, noted, settings = rungs_in(sessions), written.get("run", {}), written.get("settings", {})
+    rungs, noted, settings = rungs_in(sessions_in(written)), written.get("run", {}), written.get("settings", {})
+    given = given_in(written)
     told = {"env": noted.get("env"), "env_kwargs": noted.get("env_kwargs")}
-    at = np.where(np.array(columns["eval_generation"]) > 0, columns["eval_at"], steps)
-    known = np.isfinite(steps) & np.isfinite(returns)
-    trials = np.array(columns["trial"])[known]
-    at, returns, trials = _with_last(at[known], returns[known], trials, noted.get("last_evaluation"))
+    found = at[known], rows["eval_return"][known], rows["trial"][known]
+    at, returns, trials = _with_last(*found, noted.get("last_evaluation"))
     return Curve(
         f"{noted.get('env', (shown or run).name)}, seed {noted.get('seed', '?')} ({shown or run})",
         at,
@@ -159,16 +154,12 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         trials,
         tuple(RungEnd(rung.at, rung.winner) for rung in rungs),
         recipes_in(rungs),
-        seeds_share(**told, settings=settings) if settings else None,
-        _outcome(noted, steps),
+        seeds_share(**told, settings=settings, given=given) if settings else None,
+        _outcome(noted, rows["timesteps"]),
         {**told, **flat_settings(settings)},
-        np.stack([steps, passed])[:, np.isfinite(steps)],
+        None if given is None else {**told, **told_settings(settings, given)},
+        clock,
     )
-
-
-def seeds_share(env: object, env_kwargs: object, settings: Mapping[str, Any]) -> tuple[object, object, dict[str, Any]]:
-    """Return what runs have in common that differ in their seeds alone."""
-    return env, env_kwargs, {key: value for key, value in settings.items() if key not in _OF_THE_END}
 
 
 def _outcome(run: Mapping[str, Any], steps: Numbers) -> Outcome | None:
@@ -223,8 +214,12 @@ def runs_in(path: Path, depth: int) -> list[Path]:
     return [run for name in names_in(path, most=None) for run in runs_in(path / name, depth - 1)] if depth else []
 
 
-def read_curves(runs: list[Path]) -> list[Curve]:
-    """Read the curves of several runs. Runs without a whole row in progress.csv are left out, with a warning.
+def read_curves(runs: list[Path], x: str = "steps") -> list[Curve]:
+    """Read the curves of several runs. Runs without evaluations in progress.csv are left out, with a warning.
+
+    Args:
+        runs: The run folders.
+        x: See `draw_curves`. Over CPU time, runs that do not know it are left out, too.
 
     Raises:
         FastESError: If no run is left.
@@ -232,15 +227,18 @@ def read_curves(runs: list[Path]) -> list[Curve]:
     curves: list[Curve] = []
     for run in runs:
         curve = read_curve(run)
-        said = f"{run} has no evaluations in {PROGRESS} yet: they come with its first generations"
-        if len(curve.steps):
+        lacks = "" if len(curve.steps) else f"no evaluations in {PROGRESS} yet: they come with its first generations"
+        if not lacks and x == "cpu" and not curve.clock.knows_cpu:
+            lacks = f"rows in {PROGRESS} without cpu_seconds, as an earlier version wrote them"
+        if not lacks:
             curves.append(curve)
         elif len(runs) == 1:
-            raise FastESError(said)
+            raise FastESError(f"{run} has {lacks}")
         else:
-            warnings.warn(f"{said}. It is left out", stacklevel=2)
+            warnings.warn(f"{run} has {lacks}. It is left out", stacklevel=2)
     if not curves:
-        raise FastESError(f"none of {in_words([str(run) for run in runs])} has evaluations in {PROGRESS} yet")
+        lacks = f"evaluations in {PROGRESS} yet" if x != "cpu" else f"evaluations and cpu_seconds in {PROGRESS}"
+        raise FastESError(f"none of {in_words([str(run) for run in runs])} has {lacks}")
     return curves
 
 
@@ -260,21 +258,24 @@ def _number(value: object, otherwise: float) -> float:
 # --- drawing ----------------------------------------------------------------------------------------------------------
 
 
-def smoothed(returns: Numbers) -> Numbers:
-    """Return the running median, which single outliers do not move, or few evaluations unchanged."""
-    median: Numbers = returns if len(returns) < _LEAST_SMOOTHED else running(returns, 0.5)[0]
-    return median
+def smoothed(steps: Numbers, returns: Numbers) -> tuple[Numbers, Numbers]:
+    """Return steps and the running median, which single outliers do not move, or few evaluations unchanged."""
+    if len(returns) < _LEAST_SMOOTHED:
+        return steps, returns
+    steps, median = running(steps, returns, 0.5)
+    return steps, median[0]
 
 
-def running(returns: Numbers, *shares: float) -> Numbers:
-    """Return running quantiles, float64 (shares, evaluations), over a tenth of the evaluations and at least 5.
+def running(steps: Numbers, returns: Numbers, *shares: float) -> tuple[Numbers, Numbers]:
+    """Return steps, float64 (n,), and running quantiles there, float64 (shares, n).
 
-    Near the start the window is smaller and symmetric, so that a first rise is not hidden.
+    Each is over a tenth of the evaluations, at least 5. Near the start the window is smaller and symmetric, so that a first
+    rise is not hidden. Not each of very many evaluations has a quantile.
     """
     half = min(max(len(returns) // 10, 5), _MOST_SMOOTHED) // 2
-    around = [returns[max(0, k - half) : k + min(half, k) + 1] for k in range(len(returns))]
-    quantiles: Numbers = np.stack([np.quantile(few, shares) for few in around], axis=1)
-    return quantiles
+    at = np.linspace(0, len(returns) - 1, min(len(returns), _MOST_DRAWN)).astype(int).tolist()
+    around = [returns[max(0, k - half) : k + min(half, k) + 1] for k in at]
+    return steps[at], np.stack([np.quantile(few, shares) for few in around], axis=1)
 
 
 def plot_curves(curves: Sequence[Curve], picture: Path, title: str, x: str = "steps", compare: Sequence[str] = ()) -> None:
@@ -291,7 +292,7 @@ def draw_curves(curves: Sequence[Curve], title: str, x: str = "steps", compare: 
     Args:
         curves: The curves. Several that are alike become their median, and the range from the lowest to the highest.
         title: Text above it.
-        x: 'steps', or 'time' for wall time.
+        x: 'steps', 'time' for wall time, or 'cpu' for CPU time.
         compare: Settings that name curves, or groups that are alike, in the legend; () for those that differ.
 
     Raises:
@@ -303,7 +304,7 @@ def draw_curves(curves: Sequence[Curve], title: str, x: str = "steps", compare: 
     from fastes.runs.shown_figure import ShownFigure
 
     _check_compared(curves, compare)
-    curves, axis = _over_time(curves) if x == "time" else (curves, "environment steps")
+    curves, axis = (curves, "environment steps") if x == "steps" else _over(curves, *_CLOCKS[x])
     figure = ShownFigure(figsize=_SIZE, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -328,12 +329,16 @@ def draw_curves(curves: Sequence[Curve], title: str, x: str = "steps", compare: 
     return figure
 
 
-def _over_time(curves: Sequence[Curve]) -> tuple[list[Curve], str]:
-    """Return curves over wall time, and the name of that axis with its unit."""
-    timed = [curve.over_time() for curve in curves]
-    end = max((float(curve.clock[1].max()) for curve in curves if curve.clock.size), default=0.0)
+def _over(curves: Sequence[Curve], column: int, name: str) -> tuple[list[Curve], str]:
+    """Return curves over a column of their clocks, and the name of that axis with its unit. name: of what the column tells."""
+    end = max(float(curve.clock.rows[-1, column]) for curve in curves)
     size, unit = next(((size, unit) for size, unit in _UNITS if end >= 2.0 * size), (1.0, "seconds"))
-    return [curve.along(lambda at: at / size) for curve in timed], f"{unit} of wall time"
+    return [curve.along(partial(_on_the_clock, curve.clock, column, size)) for curve in curves], f"{unit} of {name}"
+
+
+def _on_the_clock(clock: Clock, column: int, size: float, at: Numbers) -> Numbers:
+    values: Numbers = clock.at(at)[:, column] / size
+    return values
 
 
 def _draw_legend(figure: Any, axes: Any) -> None:
@@ -357,20 +362,21 @@ def _draw_one(axes: Any, curve: Curve) -> None:
         steps, returns = curve.of_trial(trial)
         recipe = curve.recipes.get(int(trial))
         other = _COLOURS[1 + number % (len(_COLOURS) - 1)] if recipe else _GREY
-        axes.plot(steps, smoothed(returns), color=other, linewidth=1.2, label=recipe or label, zorder=2)
+        axes.plot(*smoothed(steps, returns), color=other, linewidth=1.2, label=recipe or label, zorder=2)
         label = None
     steps, returns = curve.of_trial(curve.leader)
     few = len(steps) < _LEAST_SMOOTHED
+    every = 1 + len(steps) // _MOST_DRAWN
     axes.plot(
-        *(steps, returns), "o", color=colour, alpha=0.8 if few else 0.3, markersize=5 if few else 2.5,
-        markeredgewidth=0, label="one evaluation", zorder=2,
+        *(steps[::every], returns[::every]), "o", color=colour, alpha=0.8 if few else 0.3, markersize=5 if few else 2.5,
+        markeredgewidth=0, label="one evaluation" if every == 1 else f"one of {every} evaluations", zorder=2,
     )  # fmt: skip
     line = "evaluations, joined" if few else "running median"
     if winner := curve.recipes.get(int(curve.leader)):
         line = f"{winner}, {line}"
-    axes.plot(steps, smoothed(returns), color=colour, linewidth=1.2 if few else 2.2, label=line, zorder=4)
+    axes.plot(*smoothed(steps, returns), color=colour, linewidth=1.2 if few else 2.2, label=line, zorder=4)
     if len(returns) >= _LEAST_SMOOTHED:
-        low, high = running(returns, *_BAND)
+        steps, (low, high) = running(steps, returns, *_BAND)
         band = f"{_BAND[0]:.0%} to {_BAND[1]:.0%} of the evaluations around"
         axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0, label=band, zorder=3)
     if curve.outcome is not None:
@@ -421,7 +427,7 @@ def _draw_several(axes: Any, curves: Sequence[Curve], compare: Sequence[str]) ->
         look = {"color": _COLOURS[number % len(_COLOURS)], "linestyle": style, "linewidth": 2.0}
         if len(group) == 1:
             steps, returns = group[0].of_trial(group[0].leader)
-            axes.plot(steps, smoothed(returns), label=name, zorder=3, **look)
+            axes.plot(*smoothed(steps, returns), label=name, zorder=3, **look)
         else:
             steps, (low, median, high) = _range_of(group)
             axes.fill_between(steps, low, high, color=look["color"], alpha=0.18, linewidth=0, zorder=2)
@@ -442,10 +448,10 @@ def _groups_of(curves: Sequence[Curve], compare: Sequence[str] = ()) -> list[lis
 
 def _range_of(curves: Sequence[Curve]) -> tuple[Numbers, Numbers]:
     """Return timesteps that all curves have, and the lowest, median and highest of the smoothed curves there."""
-    lines = [curve.of_trial(curve.leader) for curve in curves]
+    lines = [smoothed(*curve.of_trial(curve.leader)) for curve in curves]
     begin, end = max(steps[0] for steps, _ in lines), min(steps[-1] for steps, _ in lines)
     steps = np.linspace(begin, max(begin, end), 200)
-    values = [np.interp(steps, its_steps, smoothed(returns)) for its_steps, returns in lines]
+    values = [np.interp(steps, *line) for line in lines]
     return steps, np.quantile(values, (0.0, 0.5, 1.0), axis=0)
 
 
@@ -460,22 +466,30 @@ def _check_compared(curves: Sequence[Curve], compare: Sequence[str]) -> None:
             raise ValueError(
                 f"{name!r} is no setting of these runs{suggest(name, known)}; the settings in which they differ: {differ}"
             )
+        value = curves[0].settings.get(name)
+        if all(curve.settings.get(name) == value for curve in curves):
+            warnings.warn(f"every run has {name}={value_in_words(value)}: comparing it tells nothing apart", stacklevel=2)
 
 
 def _names_of(groups: Sequence[Sequence[Curve]], compare: Sequence[str]) -> list[str]:
     """Return a name for each group of curves: its settings of `compare`, or those that differ."""
-    settings = [group[0].settings for group in groups]
-    envs = {repr(own.get("env")) for own in settings}
+    envs = {repr(group[0].settings.get("env")) for group in groups}
     asked = [*(["env"] if len(envs) > 1 and "env" not in compare else []), *compare]
-    texts = [_settings_in_words(own, asked or differing(settings)) for own in settings]
+    settings = [_told_of(group[0], asked) for group in groups]
+    texts = [_settings_in_words(own, asked or telling(settings)) for own in settings]
     is_mixed, names = any(len(group) > 1 for group in groups), []
     for group, own, text in zip(groups, settings, texts, strict=True):
         if asked and texts.count(text) > 1:  # other settings tell these groups apart
             rivals = [other for other, its in zip(settings, texts, strict=True) if its == text]
-            more = [name for name in differing(rivals) if name not in asked]
+            more = [name for name in telling(rivals) if name not in asked]
             text = ", ".join(filter(None, (text, _settings_in_words(own, more))))
         names.append(_named(group, text, bool(compare), is_mixed))
     return names
+
+
+def _told_of(curve: Curve, asked: Sequence[str]) -> Mapping[str, Any]:
+    """Return the settings that may name a curve, those that are asked for in any case."""
+    return curve.settings if curve.race is None else {**curve.race, **{name: curve.settings.get(name) for name in asked}}
 
 
 def _settings_in_words(settings: Mapping[str, Any], names: Sequence[str]) -> str:

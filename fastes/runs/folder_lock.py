@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from fastes.errors import FolderInUse
 from fastes.system.console import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
+
+_GLANCE_SECONDS = 0.2  # `is_locked` has the lock for far less
 
 
 class FolderLock:
@@ -38,7 +41,7 @@ class FolderLock:
         except OSError:  # the first write to the folder will say so
             return
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
         except BlockingIOError as error:
             pid = _holder(os.fstat(descriptor).st_ino)
             os.close(descriptor)
@@ -63,6 +66,39 @@ class FolderLock:
 
     def __del__(self) -> None:
         self.release()
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a folder for this process alone; BlockingIOError if another process keeps its lock on it."""
+    until = time.monotonic() + _GLANCE_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.005)
+
+
+def is_locked(folder: Path) -> bool:
+    """Tell whether a process has the lock on a folder, also if the system does not list it: on macOS, or outside a container.
+
+    It takes a shared lock and gives it back at once. Others that ask get it, too, and `FolderLock.take` tries again.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (OSError, ValueError):  # ValueError: a name with a null
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def holder_of(folder: Path) -> int:

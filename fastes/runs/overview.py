@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Mapping
@@ -12,12 +13,14 @@ from typing import Any, NamedTuple
 from fastes.checkpoints.locate import BEST, CHECKPOINT
 from fastes.checkpoints.reader import read_description
 from fastes.errors import CheckpointError
-from fastes.reports.csv_log import LastRows, elapsed, read_last_rows
-from fastes.runs.folder_lock import holder_of
-from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, number_in, read_config, result_in, text_in
+from fastes.reports.progress_rows import Clock, LastRows, read_last_rows
+from fastes.runs.folder_lock import holder_of, is_locked
+from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, given_in, number_in, read_config, result_in, text_in
 
 RUNNING, FINISHED, STOPPED, UNREADABLE = STATUSES = "running", "finished", "stopped", "unreadable"
+_READ = (*Clock.COLUMNS, "eval_return")
 _BYTES_OF_ROWS = 16 << 10  # about sixty generations
+_MOST_BYTES = 4 << 20  # of rows, since the last checkpoint
 
 
 class Overview(NamedTuple):
@@ -33,14 +36,16 @@ class Overview(NamedTuple):
         generations: Updates so far; of the trial of the last row, among several.
         timesteps: Environment steps of candidates so far, of all trials.
         budget: Environment steps after which it ends; None if no file tells it.
-        best: Highest mean return of a noise-free evaluation so far; None before the first. A long run's is read from its last
-            checkpoint and its last rows: an evaluation between the two shows with the next checkpoint.
+        best: Highest mean return of a noise-free evaluation so far; None before the first. A long run's is
+            from its last checkpoint and the rows since, but at most 4 MiB of these, about 16,000 generations.
         result: Noise-free return of the parameters that were kept; None before the end.
         seconds: Wall time of the training so far, of all its sessions; None if no file tells it.
+        cpu_seconds: CPU time of the training so far, of all its processes; None if no file tells it.
         updated: When progress.csv was last written, in seconds since 1970; None without one.
         env_kwargs: Arguments of the environment, as Python writes a dict; '' if no file tells them.
         settings: All settings, as config.toml has them; their values are not checked.
         recipe: Name of the settings that won a race of recipes; '' without one.
+        given: The user's settings of a run whose recipes race, or have raced; None for another run.
     """
 
     path: Path
@@ -54,10 +59,12 @@ class Overview(NamedTuple):
     best: float | None
     result: Result | None
     seconds: float | None
+    cpu_seconds: float | None
     updated: float | None
     env_kwargs: str
     settings: dict[str, Any]
     recipe: str
+    given: dict[str, Any] | None
 
     @property
     def score(self) -> float | None:
@@ -97,6 +104,7 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
     config, rows = _config_of(run, problems), _rows_of(run, problems)
     updated = _written_at(run / PROGRESS)
     saved = {} if config is not None and rows.are_all and updated is not None else _saved_in(run, problems)
+    rows = _rows_since(run, saved, rows)
     noted = {"env": saved.get("env_name"), "seed": saved.get("seed")} if config is None else config.get("run", {})
     settings = as_table((saved if config is None else config).get("settings"))
     is_known = config is not None or bool(saved) or updated is not None
@@ -112,10 +120,12 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
         best=_best_of(rows, saved, noted),
         result=result_in(noted),
         seconds=_seconds_of(rows, noted, updated),
+        cpu_seconds=_cpu_seconds_of(rows),
         updated=updated,
         env_kwargs=text_in(noted, "env_kwargs"),
         settings=settings,
         recipe=text_in(noted, "recipe"),
+        given=None if config is None else given_in(config),
     )
     return overview, config or {}
 
@@ -138,10 +148,25 @@ def _config_of(run: Path, problems: list[str]) -> dict[str, Any] | None:
 def _rows_of(run: Path, problems: list[str]) -> LastRows:
     """Return the last rows of progress.csv; none, and a problem, if they cannot be had."""
     try:
-        return read_last_rows(run / PROGRESS, _BYTES_OF_ROWS)
+        return read_last_rows(run / PROGRESS, _READ, _BYTES_OF_ROWS)
     except (OSError, ValueError) as error:
         problems.append(_why(PROGRESS, error))
         return LastRows({}, are_all=False)
+
+
+def _rows_since(run: Path, saved: Mapping[str, Any], rows: LastRows) -> LastRows:
+    """Return more of the last rows, if they do not reach back to a checkpoint, which knows the best evaluation before it."""
+    timesteps, most_bytes = _steps_in(saved), _BYTES_OF_ROWS if saved else _MOST_BYTES
+    with contextlib.suppress(OSError):  # it is gone meanwhile
+        while (
+            not rows.are_all
+            and rows.columns
+            and most_bytes < _MOST_BYTES
+            and not (rows.columns["timesteps"] <= timesteps).any()
+        ):
+            most_bytes *= 4
+            rows = read_last_rows(run / PROGRESS, _READ, most_bytes)
+    return rows
 
 
 def _saved_in(run: Path, problems: list[str]) -> dict[str, Any]:
@@ -174,12 +199,14 @@ def _status(run: Path, noted: Mapping[str, Any], is_known: bool) -> str:
         return RUNNING
     if not is_known:
         return UNREADABLE
-    return FINISHED if noted.get("finished") is True else STOPPED
+    if noted.get("finished") is True:
+        return FINISHED
+    return RUNNING if is_locked(run) else STOPPED
 
 
 def _last_of(rows: LastRows, name: str) -> int:
     """Return the last finite value of a column; 0 if there is none."""
-    return int(next((value for value in reversed(rows.columns.get(name, [])) if math.isfinite(value)), 0))
+    return int(next((value for value in reversed(rows.columns.get(name, ())) if math.isfinite(value)), 0))
 
 
 def _best_of(rows: LastRows, saved: Mapping[str, Any], noted: Mapping[str, Any]) -> float | None:
@@ -187,7 +214,7 @@ def _best_of(rows: LastRows, saved: Mapping[str, Any], noted: Mapping[str, Any])
     last = noted.get("last_evaluation")
     known = [number_in(last, "mean")] if isinstance(last, dict) else []
     known += [best_in(saved)]
-    known += [value if math.isfinite(value) else None for value in rows.columns.get("eval_return", [])]
+    known += [float(value) for value in rows.columns.get("eval_return", ()) if math.isfinite(value)]
     return max((value for value in known if value is not None), default=None)
 
 
@@ -195,6 +222,12 @@ def best_in(saved: Mapping[str, Any]) -> float | None:
     """Return the highest evaluation that a checkpoint knows; None before the first."""
     known = [number_in(counters, "best_eval_return") for counters in counters_in(saved)]
     return max((value for value in known if value is not None), default=None)
+
+
+def _steps_in(saved: Mapping[str, Any]) -> float:
+    """Return the timesteps of a checkpoint; 0 if it tells none."""
+    scoring = number_in(as_table(saved.get("selection")), "scoring_timesteps") or 0.0
+    return scoring + sum(number_in(counters, "num_timesteps") or 0.0 for counters in counters_in(saved))
 
 
 def counters_in(saved: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -209,10 +242,17 @@ def _seconds_of(rows: LastRows, noted: Mapping[str, Any], updated: float | None)
     """Return the wall time of the training: as it was noted at its end, of all rows, or since this session began."""
     if (seconds := number_in(noted, "seconds")) is not None:
         return seconds
-    if rows.are_all and rows.columns["seconds"]:
-        return max(elapsed(rows.columns))
+    if rows.are_all and len(rows.columns["seconds"]):
+        clock = Clock()
+        clock.add(rows.columns)
+        return clock.seconds
     before, began = number_in(noted, "at_seconds"), _time_of(text_in(noted, "started"))
     return None if before is None or began is None or updated is None else before + max(updated - began, 0.0)
+
+
+def _cpu_seconds_of(rows: LastRows) -> float | None:
+    last = [float(value) for value in rows.columns.get("cpu_seconds", ())[-1:]]
+    return last[0] if last and math.isfinite(last[0]) else None
 
 
 def _time_of(text: str) -> float | None:

@@ -48,6 +48,15 @@ def _settings_in(model: Model, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in {**model.settings.to_dict(), **changes}.items() if value is not None}
 
 
+def _given_settings(model: Model) -> dict[str, Any]:
+    """Return the user's settings as TOML holds them, of policy_kwargs the user's keys alone."""
+    settings = _settings_in(model)
+    given = {name: settings[name] for name in model.given_settings if name in settings}
+    if isinstance(own := given.get("policy_kwargs"), dict):
+        given["policy_kwargs"] = {key: value for key, value in own.items() if key in model.given_settings["policy_kwargs"]}
+    return given
+
+
 def new_run_folder(root: Path, env_name: str) -> Path:
     """Create root/<env>/<n>/ with the next free number. Raises OSError if that fails."""
     parent = root / _file_name(env_name)
@@ -126,9 +135,11 @@ class RunFolder(Callback):
         settings = _settings_in(model)
         target = {"target_return": model.target_return} if math.isfinite(model.target_return) else {}
         preset = {"preset": model.base_preset} if model.base_preset else {}  # a resumed model began with the file
+        given = {"given": _given_settings(model)} if model.selection.is_race else {}
         config: dict[str, Any] = {
             "run": {
                 **target,
+                **given,
                 "env": model.source.name,
                 "seed": model.seed,
                 "n_workers": model.n_workers,
@@ -179,6 +190,7 @@ class RunFolder(Callback):
             self._log.truncate({trial.number + 1: trial.training.generation for trial in model.selection.trials})
             for file in self.files:
                 file.on_start(model, total_timesteps)
+            model.cpu_seconds = max(self._log.cpu_seconds, model.cpu_seconds)  # NaN stays
             if self._config:
                 self._note(at_seconds=self._log.seconds)
             self._midway.on_start(model)

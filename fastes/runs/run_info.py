@@ -16,7 +16,7 @@ from fastes.errors import CheckpointError, CheckpointMismatch
 from fastes.policies.action_head import ActionHead
 from fastes.policies.policy_spec import PolicySpec
 from fastes.runs.overview import Overview, best_in, counters_in, overview_and_config, plain
-from fastes.runs.run_config import PROGRESS, Result, as_table, number_in, text_in
+from fastes.runs.run_config import PROGRESS, Result, as_table, number_in, sessions_in, text_in
 from fastes.runs.setting_differences import differing, flat_settings
 from fastes.settings.preset_loader import all_presets, choose_settings, preset_for
 from fastes.settings.settings import Settings
@@ -65,8 +65,8 @@ class RunInfo(NamedTuple):
         problems: Files that could not be read, and why.
         env, env_kwargs, seed, status: As of `Overview`; a file alone has no status.
         policy: None if no checkpoint tells it.
-        generations, timesteps, episodes, budget, seconds: Counts of the training so far; those of all trials together, except
-            generations.
+        generations, timesteps, episodes, budget, seconds, cpu_seconds: Counts of the training so far; those of all trials
+            together, except generations.
         trials: Trainings in the checkpoint, of which the best one will be left.
         best, result: As of `Overview`.
         base: The settings that it began with.
@@ -89,6 +89,7 @@ class RunInfo(NamedTuple):
     episodes: int
     budget: int | None
     seconds: float | None
+    cpu_seconds: float | None
     trials: int
     best: float | None
     result: Result | None
@@ -164,6 +165,7 @@ def _info(
         episodes=sum(_count(each, "num_episodes") for each in tallies),
         budget=seen.budget if seen is not None else _count(settings, "total_timesteps") or None,
         seconds=None if seen is None else seen.seconds,
+        cpu_seconds=None if seen is None else seen.cpu_seconds,
         trials=len(trainings),
         best=best_in(data) if seen is None else seen.best,
         result=None if seen is None else seen.result,
@@ -211,8 +213,7 @@ def _actions_in_words(head: ActionHead) -> str:
 
 def _base_of(settings: Mapping[str, Any], env: str, recipe: str, config: Mapping[str, Any]) -> Base | None:
     """Return what the settings began with: a recipe that won, the preset that was noted, or else the environment's own."""
-    sessions = [*config.get("earlier", []), config]
-    presets = [text_in(as_table(session.get("run")), "preset") for session in sessions]
+    presets = [text_in(as_table(session.get("run")), "preset") for session in sessions_in(config)]
     noted = next(filter(None, presets), "")
     kind, name = ("recipe", recipe) if recipe else ("preset", noted) if noted else ("the environment's preset", preset_for(env))
     if not settings or not name:

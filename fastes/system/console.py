@@ -106,7 +106,10 @@ class Lasting:
 
 
 class Result(Lasting):
-    """A text stream for the result of a command: OSError in words if it cannot be written."""
+    """A text stream for the result of a command: OSError in words if it cannot be written.
+
+    A reader that has gone, as `head` goes, has all that it wanted: the command continues without a word.
+    """
 
     def write(self, text: str) -> int:
         if self.stream is None:
@@ -115,6 +118,8 @@ class Result(Lasting):
         return super().write(text)
 
     def _lose(self, error: Exception) -> None:
+        if isinstance(error, BrokenPipeError):
+            return
         super()._lose(error)
         raise OSError(self.lost)
 

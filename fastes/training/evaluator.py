@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -16,7 +17,7 @@ from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.es.noise_table import window_size
 from fastes.pools.pool import Pool, run_to_end
-from fastes.rollout.batch import StepsPlayed
+from fastes.rollout.batch import Batch, StepsPlayed
 from fastes.rollout.env_calls import FORGET, EnvCalls, made_on, make_call
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import PoolSpec, Request, TrainingNeeds, comparable
@@ -58,10 +59,12 @@ class Shared(NamedTuple):
     Attributes:
         first: Place of the model's first training in `trainings`.
         trainings: The needs of all models' trainings.
+        models: How many models use the pool.
     """
 
     first: int
     trainings: tuple[TrainingNeeds, ...]
+    models: int
 
 
 class Evaluator:
@@ -94,6 +97,7 @@ class Evaluator:
         self._shared: Shared | None = None  # while `pool` is one that other models use, too
         self.running: list[Running] = []
         self.openings = 0  # of the pool: requests from before the last one are gone
+        self._worker_cpu_seconds = 0.0  # of the requests that were collected
         self._places: dict[int, int] = {}  # of trainings in the pool that is open, by number
         tell_of_forks(self)
 
@@ -199,6 +203,19 @@ class Evaluator:
         """Whether other trainings use its pool, too."""
         return self._shared is not None
 
+    def cpu_seconds(self) -> float:
+        """CPU time of the model so far, in seconds: of the workers in its jobs, and of this process since it began.
+
+        Models that share a pool also share this process, in equal parts.
+        """
+        return self._worker_cpu_seconds + time.process_time() / (1 if self._shared is None else self._shared.models)
+
+    async def result(self, ticket: int) -> Batch:
+        """Await a request's results."""
+        batch = await self.pool.result(ticket)
+        self._worker_cpu_seconds += batch.cpu_seconds
+        return batch
+
     def look(self) -> Seen:
         """The spaces and limits of the environment. One is built for that, and closed, unless one was before.
 
@@ -240,7 +257,8 @@ class Evaluator:
         for at in range(0, len(seeds), room):
             part = seeds[at : at + room]
             calls = self.env_calls.sent()
-            batch = await pool.play(Request(theta, normalizer, episodes, eval_seeds=part, training=place, calls=calls))
+            request = Request(theta, normalizer, episodes, eval_seeds=part, training=place, calls=calls)
+            batch = await self.result(pool.submit(request))
             returns.append(batch.returns)
             lengths.append(batch.lengths)
         return Evaluation(np.concatenate(returns), np.concatenate(lengths), seeds)

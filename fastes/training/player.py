@@ -48,17 +48,17 @@ class Player:
         if lags:
             self._begin_evaluations(training)
         training.draw_ahead()
-        batch = await self.evaluator.pool.result(ticket)
+        batch = await self.evaluator.result(ticket)
         if (population := training.population) is not None:
             while missing := population.missing_pairs(batch.lengths, training.progress_remaining):
                 first = perturbations.num_pairs
                 perturbations = training.ask(first + missing)
-                batch = batch.joined(await self.evaluator.pool.result(self._begin_candidates(training, perturbations, first)))
+                batch = batch.joined(await self.evaluator.result(self._begin_candidates(training, perturbations, first)))
         return Generation(perturbations, batch)
 
     async def warm_up(self, training: Training) -> Batch:
         """Play the first candidates for the statistics of observations; the first generation plays them again."""
-        return await self.evaluator.pool.result(self._begin_candidates(training, training.ask()))
+        return await self.evaluator.result(self._begin_candidates(training, training.ask()))
 
     def _begin_candidates(self, training: Training, perturbations: Perturbations, first_pair: int = 0) -> int:
         """Submit a generation's candidates from a pair on. Returns the ticket."""
@@ -105,7 +105,7 @@ class Player:
     async def finished(self, training: Training, pending: PendingEvaluation) -> FinishedEvaluation:
         """Await an evaluation, which begins here if it does not play yet."""
         running = self.begin_evaluation(training, pending)
-        batch = await self.evaluator.opened().result(running.ticket)
+        batch = await self.evaluator.result(running.ticket)
         self.evaluator.running = [each for each in self.evaluator.running if each.ticket != running.ticket]
         return FinishedEvaluation(pending, Evaluation(batch.returns, batch.lengths, running.seeds))
 
@@ -132,4 +132,4 @@ class Player:
             self.evaluator.running = [each for each in self.evaluator.running if not any(each is one for one in over)]
             for ticket in (each.ticket for each in over if pool.knows(each.ticket)):
                 with contextlib.suppress(WorkerError):
-                    await pool.result(ticket)
+                    await self.evaluator.result(ticket)

@@ -89,6 +89,7 @@ class Record(NamedTuple):
     eval_timesteps: environment steps of noise-free episodes so far.
     jobs_rerun: episodes played again because their worker was lost.
     seconds: wall time since this training's last generation.
+    cpu_seconds: CPU time so far, of this process and the workers, for all trials; NaN if the earlier part is not known.
     steps_per_second: in this time, of the generations of all trials and the evaluations that came with them.
     utilisation: share of this time that workers spent in the episodes of all trials' candidates, 0 to 1.
     trial: the training that it is of, from 1, among several `trials`; timesteps, episodes and eval_timesteps are those of all.
@@ -118,6 +119,7 @@ class Record(NamedTuple):
     eval_timesteps: int
     jobs_rerun: int
     seconds: float
+    cpu_seconds: float
     steps_per_second: float
     utilisation: float
     trial: int
@@ -138,6 +140,7 @@ def make_record(
     episode_cap: int,
     n_workers: int,
     stretch: Stretch,
+    cpu_seconds: float,
     trial: int,
 ) -> Record:
     """The statistics of a generation.
@@ -151,6 +154,7 @@ def make_record(
         episode_cap: Steps at which the next generation's training episodes are cut.
         n_workers: Processes that play, for their utilisation.
         stretch: The time since this training's last generation.
+        cpu_seconds: CPU time of all trials so far.
         trial: The training's number, from 1.
     """
     perturbations, batch = generation
@@ -182,6 +186,7 @@ def make_record(
         eval_timesteps=counters.eval_timesteps,
         jobs_rerun=batch.rerun,
         seconds=stretch.seconds,
+        cpu_seconds=cpu_seconds,
         steps_per_second=_share(stretch.steps, stretch.seconds),
         utilisation=min(_share(stretch.busy_seconds, max(n_workers, 1) * stretch.seconds), 1.0),
         trial=trial,

@@ -92,6 +92,8 @@ class Trainer:
         self._is_stopped = self._is_late = False
         self._pool_at_start = evaluator, evaluator.openings
         self._pace = Pace(time.perf_counter())
+        self.cpu_seconds = 0.0  # CPU time of all trials so far, also of an earlier process that the run folder knows of
+        self._cpu_began = 0.0  # the evaluator's CPU time when it was 0
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -105,7 +107,7 @@ class Trainer:
         self._listener, self.ends_at, self._is_stopped = listener, ends_at, False
         self.out_of_time, self._aside = False, None
         self._pool_steps, self._is_late = self.evaluator.steps_played(), False
-        self._pace = Pace(time.perf_counter())
+        self._pace, self._cpu_began = Pace(time.perf_counter()), self.evaluator.cpu_seconds() - self.cpu_seconds
         if self.selection.is_new_race:
             await self._measure()
         while self.selection.is_open and not self._is_over:
@@ -116,6 +118,7 @@ class Trainer:
             await self._train_once(self.selection.present.number)
         await self._finish()
         self._pool_steps = self.evaluator.steps_played()
+        self._count_cpu()
 
     @property
     def _is_over(self) -> bool:
@@ -161,6 +164,7 @@ class Trainer:
         with interrupts_wait():
             training, update = training.solved_by(finished[-1]) if solved else training.tell(batch, waiting)
             after = self.selection.focused(number).with_training(training)
+            self._count_cpu()
             steps = int(batch.lengths.sum()) + (finished[-1].evaluation.timesteps if finished else 0)
             record = make_record(
                 generation,
@@ -171,6 +175,7 @@ class Trainer:
                 episode_cap=training.episode_settings()[0].max_steps,
                 n_workers=self.evaluator.pool.n_workers,
                 stretch=self._pace.after(number, time.perf_counter(), steps, batch.busy_seconds),
+                cpu_seconds=self.cpu_seconds,
                 trial=number + 1,
             )
             after = after.with_training(training.reporting(record, batch, finished))
@@ -403,8 +408,12 @@ class Trainer:
 
     def move(self, selection: Selection, evaluator: Evaluator) -> None:
         """Continue in another environment, also in the middle of `run`: see Agent.use_env."""
+        self._cpu_began += evaluator.cpu_seconds() - self.evaluator.cpu_seconds()
         self.evaluator, self._pool_steps = evaluator, evaluator.steps_played()
         self.take(selection)
+
+    def _count_cpu(self) -> None:
+        self.cpu_seconds = self.evaluator.cpu_seconds() - self._cpu_began
 
     def _drop(self, steps: StepsPlayed) -> None:
         """Count steps that are part of no training."""

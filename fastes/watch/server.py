@@ -90,6 +90,7 @@ class _Answer(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "fastes", ""
     timeout = 60.0  # seconds that a connection may be silent
+    disable_nagle_algorithm = True  # else the text waits 40 ms, until the browser has confirmed the headers
 
     def do_GET(self) -> None:
         self._answer({"/runs": self._runs, "/run": self._run, "/video": self._video, "/video.mp4": self._video_file})

@@ -42,11 +42,15 @@ class Thinned:
         """Add rows, float64 (rows, positions + values)."""
         while self.rows + len(rows) > MOST_BUCKETS * self.width:
             self._widen()
+        if not len(rows):
+            return
         into = (self.rows + np.arange(len(rows))) // self.width
+        firsts = np.flatnonzero(np.diff(into, prepend=-1))  # of each bucket's rows
+        buckets, lasts = into[firsts], np.append(firsts[1:], len(rows)) - 1
         values, known = rows[:, self._positions :], np.isfinite(rows[:, self._positions :])
-        self._last[into] = rows[:, : self._positions]
-        np.add.at(self._sum, into, np.where(known, values, 0.0))
-        np.add.at(self._count, into, known)
+        self._last[buckets] = rows[lasts, : self._positions]
+        self._sum[buckets] += np.add.reduceat(np.where(known, values, 0.0), firsts)
+        self._count[buckets] += np.add.reduceat(known, firsts, dtype=np.float64)
         self.rows += len(rows)
 
     def _widen(self) -> None:

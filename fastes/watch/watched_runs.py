@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from fastes.reports.population_file import MOST_BINS, POPULATION
-from fastes.runs.curves import DEPTH, runs_in, seeds_share
-from fastes.runs.folder_lock import holders
-from fastes.runs.overview import Overview, overview_and_config, read_overview
-from fastes.runs.run_config import CONFIG, PROGRESS, as_number, as_table, number_in
+from fastes.runs.curves import DEPTH, runs_in
+from fastes.runs.folder_lock import holders, is_locked
+from fastes.runs.overview import FINISHED, Overview, overview_and_config, read_overview
+from fastes.runs.run_config import CONFIG, PROGRESS, as_number, as_table, number_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in
+from fastes.runs.setting_differences import seeds_share, told_settings
 from fastes.watch.followed_progress import FollowedProgress
 
 SEARCH_SECONDS = 2.0  # from one search for new runs to the next
-SPENT_SECONDS = 0.2  # reading runs, per request; the page asks again for the rest
+SPENT_SECONDS = 0.15  # reading, per request; the page asks again for the rest
 MOST_FOLLOWED = 32  # curves in memory
 _MOST_BYTES = 100_000  # of a population's file
 _SHOWN = (
@@ -37,6 +38,7 @@ _SHOWN = (
     "best",
     "score",
     "seconds",
+    "cpu_seconds",
     "updated",
     "recipe",
 )
@@ -89,6 +91,8 @@ class WatchedRuns:
     def run_since(self, name: str, cursor: Mapping[str, Any]) -> dict[str, Any]:
         """Return the news in a run's curves since a cursor, and all else that the page shows of it, as JSON values.
 
+        `complete` is false if more of the curves is to be read, and `silent` the seconds since the last row was written.
+
         Raises:
             KeyError: For a name that is not one of the runs.
         """
@@ -99,13 +103,16 @@ class WatchedRuns:
             self._followed[name] = followed
             while len(self._followed) > MOST_FOLLOWED:
                 del self._followed[next(iter(self._followed))]
+            complete = True
             with contextlib.suppress(OSError):  # deleted meanwhile, or not there yet
-                followed.update()
+                complete = followed.update(SPENT_SECONDS)
             curves = followed.since(cursor)
             before = self._rows.get(name)
         overview, config = overview_and_config(path)
-        row = {**_row(name, overview, before), "settings": _settings_of(overview), "group": _group_of(overview)}
-        return {**curves, **row, **_trials_of(config), "population": _population_of(path)}
+        row = {**_row(name, overview, before), "settings": _settings_of(overview), **_group_of(overview)}
+        silent = None if overview.updated is None else max(time.time() - overview.updated, 0.0)
+        population = _population_of(path)
+        return {**curves, **row, **_trials_of(config), "population": population, "complete": complete, "silent": silent}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -130,7 +137,7 @@ class WatchedRuns:
             path, before = self._found.get(name), self._rows.get(name)
             if path is None:
                 continue
-            stamp = _stamp(path, locked)
+            stamp = _stamp(path, locked, may_run=before is not None and before["status"] != FINISHED)
             if before is not None and stamp == self._stamps[name]:
                 continue
             self._stamps[name] = stamp
@@ -147,11 +154,17 @@ class WatchedRuns:
         self._changed[name] = self._revision
 
 
-def _stamp(path: Path, locked: Mapping[int, int]) -> object:
-    """Differs if a run's files have changed, or if a training has begun or ended. locked: inodes of folders that train."""
+def _stamp(path: Path, locked: Mapping[int, int], may_run: bool) -> object:
+    """Differs if a run's files have changed, or if a training has begun or ended.
+
+    Args:
+        path: The run folder.
+        locked: Inodes of folders that train, as far as the system lists them.
+        may_run: Whether a training may be in it that the system does not list.
+    """
     stats: list[object] = []
     with contextlib.suppress(OSError):
-        stats.append(os.stat(path).st_ino in locked)
+        stats.append(os.stat(path).st_ino in locked or (may_run and is_locked(path)))
     for name in (CONFIG, PROGRESS):
         with contextlib.suppress(OSError):
             found = os.stat(path / name)
@@ -182,14 +195,17 @@ def _settings_of(overview: Overview) -> dict[str, str]:
     return {key: str(value) for key, value in told.items()}
 
 
-def _group_of(overview: Overview) -> str:
-    """Return a text that runs share if they differ in their seeds alone."""
-    return json.dumps(seeds_share(overview.env, overview.env_kwargs, overview.settings), default=str, sort_keys=True)
+def _group_of(overview: Overview) -> dict[str, Any]:
+    """Return a text that runs share if they differ in their seeds alone, and the settings that tell them from other runs."""
+    env, env_kwargs, settings, given = overview.env, overview.env_kwargs, overview.settings, overview.given
+    group = json.dumps(seeds_share(env, env_kwargs, settings, given), default=str, sort_keys=True)
+    told = {"env_kwargs": env_kwargs, **told_settings(settings, given)}
+    return {"group": group, "told": {key: str(value) for key, value in told.items()}}
 
 
 def _trials_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The rungs that have ended, and the names of the trials' recipes."""
-    rungs = rungs_in([*config.get("earlier", []), config])
+    rungs = rungs_in(sessions_in(config))
     known = [{**rung._asdict(), "scores": [score if math.isfinite(score) else None for score in rung.scores]} for rung in rungs]
     racing = as_table(config.get("run", {}).get("racing"))
     names = {**racing, **{str(trial): name for trial, name in recipes_in(rungs).items()}}

@@ -11,6 +11,7 @@ import pytest
 import tomli_w
 from processes import environment, fastes_command
 from terminals import shown
+from written_runs import write_race, write_run
 
 from fastes.cli.main import main
 from fastes.cli.runs import table
@@ -53,15 +54,15 @@ def _paths(lines: str) -> list[str]:
 def test_a_line_has_what_its_run_is_and_did(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs"]) == 0
     title, *lines = capsys.readouterr().out.splitlines()
-    assert title.split() == ["run", "env", "seed", "status", "return", "steps", "time", "settings"]
+    assert title.split() == ["run", "env", "seed", "status", "return", "steps", "time", "CPU", "settings"]
     by_run = {line.split()[0]: " ".join(line.split()[1:]) for line in lines}
-    assert by_run["runs/CartPole-v1/1"] == ("CartPole-v1 0 finished 480.0 +- 1.5 1.20k of 5.00k 64 s sigma=0.1 net_arch=-")
+    assert by_run["runs/CartPole-v1/1"] == ("CartPole-v1 0 finished 480.0 +- 1.5 1.20k of 5.00k 64 s - sigma=0.1 net_arch=-")
     assert by_run["runs/CartPole-v1/2"].startswith(
-        "CartPole-v1 1 stopped best 7.5 1.20k of 5.00k 64 s sigma=0.25 net_arch=64x64"
+        "CartPole-v1 1 stopped best 7.5 1.20k of 5.00k 64 s - sigma=0.25 net_arch=64x64"
     )
     assert "1.20k of 9.00k" in by_run["runs/CartPole-v1/10"]
     assert "total_timesteps" not in "".join(lines), "the steps say it"
-    assert by_run["runs/ALE-Pong-v5/1"].endswith("64 s"), "it is the only one of its environment"
+    assert by_run["runs/ALE-Pong-v5/1"].endswith("64 s -"), "it is the only one of its environment"
 
 
 @pytest.mark.parametrize(
@@ -155,3 +156,14 @@ def test_a_table_without_a_terminal_is_whole(runs: Path) -> None:
     lines = table([read_overview(runs / "CartPole-v1" / number) for number in ("1", "2")], None)
     assert lines[0].split()[-1] == "settings"
     assert lines[2].endswith("sigma=0.25 net_arch=64x64")
+
+
+def test_what_the_winner_of_a_race_has_is_no_setting_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_race(tmp_path / "0", 0, "linear", {"obs_clip": 5.0}, obs_clip=5.0, sigma=0.02)
+    write_race(tmp_path / "1", 1, "wide", {"obs_clip": 9.0}, obs_clip=9.0, sigma=0.3)
+    assert main(["runs", str(tmp_path)]) == 0
+    told = [line.split("  ")[-1].strip() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert sorted(told) == ["recipe=linear obs_clip=5", "recipe=wide obs_clip=9"]
+    write_run(tmp_path / "2", seed=2, obs_clip=5.0)
+    assert main(["runs", str(tmp_path), "--sort", "env"]) == 0
+    assert "recipes=-" in capsys.readouterr().out

@@ -145,11 +145,8 @@ def test_every_block_is_python_or_bash_or_says_what_it_shows() -> None:
             assert inside or not line.startswith("    $ ") or page.name == "README.md", f"{page}:{number}: fence it as bash"
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[] if page.name == "README.md" else pytest.mark.slow) for page in WITH_BLOCKS],
-    ids=lambda page: str(page.relative_to(ROOT)),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_run(page: Path, tmp_path: Path) -> None:
     if missing := run_blocks.missing_modules(page.read_text(encoding="utf-8")):
         pytest.skip(f"needs {', '.join(missing)}")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from closing_envs import Simulated, Slow, Stubborn, Unclosable
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, seed_of
 from processes import alive, children, run_fastes, run_script, wait_until
@@ -25,62 +23,6 @@ from fastes.envs.closing import close_env
 from fastes.pools.processes import process_pool
 from fastes.pools.processes.worker_process import see_off
 from fastes.training.record import Record
-
-
-class Simulated(Toy):
-    """Starts a program, as simulators do, and ends it in close. `log` gets its process id, with a minus when it is closed.
-
-    how: 'program' or 'fork', a process of multiprocessing. closing: what close does besides.
-    """
-
-    def __init__(self, log: str, how: str = "program", closing: str = "", worker_only: int = 0, **habits: Any) -> None:
-        super().__init__(**habits)
-        self.log, self.closing = log, closing if os.getpid() != worker_only else ""
-        self.program: Any
-        if how == "fork":
-            self.program = multiprocessing.get_context("fork").Process(target=time.sleep, args=(100.0,), daemon=True)
-            self.program.start()
-        else:
-            self.program = subprocess.Popen(["sleep", "100"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.note(self.program.pid)
-
-    def note(self, number: int) -> None:
-        with open(self.log, "a") as file:
-            file.write(f"{number}\n")
-
-    def close(self) -> None:
-        pid = self.program.pid
-        if self.closing == "hang":
-            self.program.kill()
-            time.sleep(100.0)
-        if self.closing == "print":
-            for _ in range(300):
-                print("bye " * 1000, file=sys.stderr, flush=True)
-        self.program.terminate()
-        (self.program.wait if isinstance(self.program, subprocess.Popen) else self.program.join)()
-        self.note(-pid)
-        if self.closing == "raise":
-            raise ValueError("close raises")
-        if self.closing == "exit":
-            sys.exit(3)
-
-
-class Stubborn(Simulated):
-    """Swallows every exception of a step, and takes SIGTERM for itself."""
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        return super().reset(seed=seed, options=options)
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        try:
-            self._misbehave()
-        except BaseException as error:
-            if isinstance(error, ValueError):
-                raise
-        self.steps -= 1
-        return super().step(action)
 
 
 @pytest.fixture(autouse=True)
@@ -236,13 +178,13 @@ def test_a_close_that_hangs_is_ended_with_one_warning(log: Path, undisturbed: Re
 
 
 @pytest.mark.parametrize("end", ["", "raise ValueError('the script fails')", "import json; json.model = model", "sys.exit(3)"])
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_a_script_that_ends_without_close_closes_its_environments(n_workers: int, end: str, log: Path) -> None:
     script = f"""
         import sys
         from functools import partial
         from faults import SETTINGS
-        from test_env_close import Simulated
+        from closing_envs import Simulated
         from training import learn
         from fastes import FastES
         model = FastES(partial(Simulated, {str(log)!r}), n_workers={n_workers}, **SETTINGS)
@@ -263,7 +205,7 @@ def test_environments_of_a_training_in_a_thread_are_closed_at_the_end(log: Path)
         import threading
         from functools import partial
         from faults import SETTINGS
-        from test_env_close import Simulated
+        from closing_envs import Simulated
         from training import learn
         from fastes import FastES
 
@@ -285,7 +227,7 @@ def test_environments_of_a_training_in_a_thread_are_closed_at_the_end(log: Path)
 # --- in this process -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 @pytest.mark.filterwarnings("ignore:ToyError")
 def test_an_environment_that_is_built_anew_is_closed_before(n_workers: int, log: Path) -> None:
     env = partial(Simulated, str(log), fail_seeds=[seed_of(0, 1), seed_of(1, 2)])
@@ -293,7 +235,7 @@ def test_an_environment_that_is_built_anew_is_closed_before(n_workers: int, log:
     assert_all_ended(log, 2 + 4)
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_an_environment_that_raised_is_closed(n_workers: int, log: Path) -> None:
     env = partial(Simulated, str(log), fail_seeds=[seed_of(0, 1)])
     with FastES(env, preset="default", n_workers=n_workers, **SETTINGS) as model:
@@ -319,17 +261,6 @@ def test_an_environment_that_cannot_be_used_is_closed(n_workers: int, log: Path)
     ):
         learn(model, 1)
     assert_all_ended(log, 2)
-
-
-class Slow(Simulated):
-    """Takes a second to build where `slow` is written to, and says so there."""
-
-    def __init__(self, log: str, slow: str, parent: int, **habits: Any) -> None:
-        super().__init__(log, **habits)
-        if os.getpid() != parent and os.path.exists(slow):
-            with open(slow, "a") as file:
-                file.write("building\n")
-            time.sleep(1.0)
 
 
 def test_an_environment_that_is_being_built_is_closed_when_it_is_whole(log: Path, tmp_path: Path) -> None:
@@ -384,7 +315,7 @@ def test_a_worker_that_meets_a_training_while_it_imports_closes_its_environment(
     result = run_script(
         f"""
         import sys, time
-        from test_env_close import Simulated
+        from closing_envs import Simulated
         from fastes import FastES
         class Importing(Simulated):
             def step(self, action):
@@ -431,19 +362,6 @@ def test_a_process_that_is_ended_as_soon_as_it_was_forked_ends(tmp_path: Path) -
 # --- close that raises in this process -------------------------------------------------------------------------------
 
 
-class Unclosable(Toy):
-    """how: what close does, in any process."""
-
-    def __init__(self, how: str = "raise", **habits: Any) -> None:
-        super().__init__(**habits)
-        self.how = how
-
-    def close(self) -> None:
-        if self.how == "exit":
-            sys.exit(3)
-        raise ValueError("close raises")
-
-
 @pytest.mark.parametrize("n_workers", [0, 1])
 @pytest.mark.parametrize("how", ["raise", "exit"])
 def test_what_close_raises_here_is_a_warning(how: str, n_workers: int, undisturbed: Result) -> None:
@@ -475,7 +393,7 @@ def test_a_close_that_takes_long_here_is_named(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_run_whose_environment_cannot_be_closed_is_finished(tmp_path: Path) -> None:
     (tmp_path / "unclosable.py").write_text(
-        "import gymnasium\ngymnasium.register('Unclosable-v0', 'test_env_close:Unclosable', max_episode_steps=20)\n"
+        "import gymnasium\ngymnasium.register('Unclosable-v0', 'closing_envs:Unclosable', max_episode_steps=20)\n"
     )
     small = ["--population-size", "4", "--noise-table-size", "20000", "--preset", "default", "--workers", "1", "--seed", "0"]
     result = run_fastes("train", "unclosable:Unclosable-v0", "--total-timesteps", "300", *small, cwd=tmp_path)

@@ -84,7 +84,7 @@ def made(env: Any, n_workers: int = 0) -> FastES:
     return FastES(env, "MlpPolicy", n_workers=n_workers, preset="default", **SETTINGS)
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_a_later_change_is_told_once_with_what_to_do(n_workers: int) -> None:
     env = gymnasium.make("Pendulum-v1", max_episode_steps=10)
     with made(env, n_workers) as model:

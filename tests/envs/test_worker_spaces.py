@@ -48,7 +48,7 @@ class Changing(AnySpaces):
             file.write("closed\n")
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 @pytest.mark.parametrize("name", CHANGES)
 def test_other_spaces_are_an_error_with_both(name: str, n_workers: int, tmp_path: Path) -> None:
     first, later = CHANGES[name]
@@ -63,7 +63,7 @@ def test_other_spaces_are_an_error_with_both(name: str, n_workers: int, tmp_path
     assert lines.count("built") == lines.count("closed"), "what does not fit is closed"
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 @pytest.mark.parametrize("name", ["more numbers", "more choices", "other bounds"])
 def test_a_loaded_policy_is_compared_with_what_workers_build(name: str, n_workers: int, tmp_path: Path) -> None:
     """No environment was built here: what the policy was made for is known all the same."""
@@ -113,7 +113,7 @@ class Silent(spaces.Box):
     __hash__ = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_spaces_that_cannot_be_compared_are_no_error(n_workers: int, undisturbed: Result) -> None:
     class Own(Toy):
         def __init__(self) -> None:
@@ -129,7 +129,7 @@ def named_toy(result: Result) -> Result:
     return result
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_a_policy_that_acts_in_any_space_is_no_error(n_workers: int, tmp_path: Path) -> None:
     def act(theta: Any, observation: Any) -> Any:
         return np.clip(theta[:2] * observation[:2], -1.0, 1.0).astype(np.float32)

@@ -13,7 +13,7 @@ from fastes import FastES
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.training.record import Record
 
-TIMES = ("seconds", "steps_per_second", "utilisation", "jobs_rerun")
+TIMES = ("seconds", "cpu_seconds", "steps_per_second", "utilisation", "jobs_rerun")
 MANY = 10**9  # timesteps: more than any test takes
 
 

@@ -32,3 +32,8 @@ def write_run(folder: Path, generations: int = 20, seed: int = 0, noted: dict[st
     config = {"run": table, "settings": {"sigma": 0.1, "total_timesteps": 10_000, **settings}}
     (folder / "config.toml").write_text(tomli_w.dumps(config))
     return folder
+
+
+def write_race(folder: Path, seed: int, winner: str, given: dict[str, Any] | None = None, **settings: Any) -> Path:
+    """Write the folder of a run whose recipes have raced. given: the user's settings; settings: those of the winner."""
+    return write_run(folder, seed=seed, noted={"given": given or {}, "recipe": winner}, trials=1, **settings)

@@ -21,7 +21,7 @@ from fastes.pools.serial_pool import SerialPool
 from fastes.rollout.job import Request
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 @pytest.mark.parametrize("changes", [{}, {"episodes_per_candidate": 3, "action_noise": 0.2}, {"sigma": "lin_0.2"}], ids=str)
 def test_a_replayed_job_is_the_one_that_was_trained_on(
     changes: dict[str, Any], n_workers: int, monkeypatch: pytest.MonkeyPatch

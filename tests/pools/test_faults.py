@@ -22,7 +22,7 @@ def test_env_seeds_are_those_of_the_model() -> None:
         assert (model.strategy.ask().env_seed == env_seeds(2)).all()
 
 
-@pytest.mark.parametrize("n_workers", [0, 1, 3])
+@pytest.mark.parametrize("n_workers", [0, 3])
 def test_an_exception_reaches_the_user_whole(n_workers: int) -> None:
     seed = seed_of(2, 1)
     with FastES(toy(fail_seeds=[seed]), preset="default", n_workers=n_workers, **SETTINGS) as model:
@@ -42,7 +42,7 @@ def test_an_exception_reaches_the_user_whole(n_workers: int) -> None:
         assert model.generation == 2
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_the_env_seed_is_that_of_the_episode_that_failed(n_workers: int) -> None:
     """A candidate has several episodes, each with a seed of its own."""
     seed = int(env_seeds(0, episodes=3)[2, 1])
@@ -71,7 +71,7 @@ def test_the_model_is_usable_after_an_exception(n_workers: int, tmp_path: Path, 
         assert_same(undisturbed, Result(model.snapshot(), records))
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_an_exception_in_an_evaluation_names_its_seed(n_workers: int) -> None:
     with FastES(toy(fail_seeds=[3]), preset="default", n_workers=n_workers, **SETTINGS) as model:
         with pytest.raises(WorkerError) as caught:
@@ -81,7 +81,7 @@ def test_an_exception_in_an_evaluation_names_its_seed(n_workers: int) -> None:
         assert model.evaluate(3, first_seed=0).returns.shape == (3,)
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 @pytest.mark.parametrize("kind", [UnpicklableError, TwoArgumentsError])
 def test_an_exception_that_pickle_cannot_carry_is_reported_all_the_same(kind: type[Exception], n_workers: int) -> None:
     env = toy(fail_seeds=[seed_of(0, 0)], error=kind.__name__)
@@ -109,7 +109,7 @@ ODD_ERRORS = {
 
 
 @pytest.mark.parametrize("settings", [{}, {"on_env_error": "penalise"}])
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 @pytest.mark.parametrize("name", ODD_ERRORS)
 def test_an_exception_whose_text_no_encoding_can_write_is_told(name: str, n_workers: int, settings: dict[str, Any]) -> None:
     class Odd(Toy):

@@ -33,7 +33,7 @@ from fastes.pools.processes.worker_process import Worker
 needs_waitid = pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not tell that a process is stopped")
 
 
-@pytest.mark.parametrize("n_workers", [1, 3])
+@pytest.mark.parametrize("n_workers", [1, 2])
 def test_a_killed_worker_changes_no_result(n_workers: int, tmp_path: Path, undisturbed: Result) -> None:
     env = toy(kill_seeds=[seed_of(1, 2)], marker=str(tmp_path / "marker"))
     with caught_warnings() as messages:
@@ -73,7 +73,7 @@ def test_a_worker_killed_from_outside_changes_no_result(tmp_path: Path, undistur
     assert len(messages) == 1
 
 
-@pytest.mark.parametrize("n_workers", [1, 3])
+@pytest.mark.parametrize("n_workers", [1, 2])
 @pytest.mark.parametrize(
     ("death", "words"),
     [
@@ -290,7 +290,7 @@ def test_the_thread_that_started_the_workers_may_end(undisturbed: Result) -> Non
     assert messages == []
 
 
-@pytest.mark.parametrize("n_workers", [1, 3])
+@pytest.mark.parametrize("n_workers", [1, 2])
 def test_a_job_that_always_kills_its_worker_is_named(n_workers: int) -> None:
     seed = seed_of(1, 3)
     with FastES(toy(kill_seeds=[seed]), preset="default", n_workers=n_workers, **SETTINGS) as model, warnings.catch_warnings():

@@ -191,8 +191,7 @@ def _generations(run: Path) -> list[int]:
         return [int(row["generation"]) for row in csv.DictReader(file)]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("whole_group", [False, True])
+@pytest.mark.parametrize(("number", "whole_group"), [(signal.SIGTERM, True), (signal.SIGHUP, False)])
 def test_termination_saves_and_says_so_in_the_exit_status(number: int, whole_group: bool, tmp_path: Path) -> None:
     """Batch systems send SIGTERM, some of them to every process of the job, and wait for a few seconds."""
     process = _started_training(tmp_path, "--checkpoint-seconds", "1e9")

@@ -29,7 +29,7 @@ from fastes.rollout.batch import Batch
 from fastes.rollout.job import Request
 from fastes.rollout.shared_block import READY, SLOT
 
-POOLS = [0, 1, 2, 3]
+POOLS = [0, 1, 3]
 
 
 def prepared(env: Any, n_workers: int, generations: int = 3) -> tuple[FastES, Pool, list[Request]]:

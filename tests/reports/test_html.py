@@ -73,7 +73,7 @@ def test_how_far_a_model_is(tmp_path: Path) -> None:
     with FastES.load(tmp_path / "model", Toy, 0) as loaded:
         assert _rows(loaded._repr_html_())["settings"] == "the defaults, population_size=4 target_return=none"
     with FastES(Toy, **{**TINY, "target_return": -1e9}) as model:
-        with pytest.warns(UserWarning, match="nothing was trained"):
+        with pytest.warns(UserWarning, match="the parameters from before this training reach"):
             model.learn(10_000)
         assert _rows(model._repr_html_())["status"] == "solved: fresh episodes reach -1e+09"
 

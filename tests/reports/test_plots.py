@@ -13,16 +13,18 @@ import numpy as np
 import pytest
 import tomli_w
 from processes import run_fastes, started_script, wait_until
+from written_runs import progress_line, write_progress, write_race, write_run
 
 from fastes import FastES
 from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
-from fastes.reports.csv_log import read_progress
+from fastes.reports.progress_rows import Clock, read_progress
 from fastes.runs.curves import Curve, Outcome, RungEnd, plot_curves, read_curve, read_curves, running, smoothed, title_of
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 from fastes.training.record import Record
 from fastes.training.selection import Rung
+from fastes.watch.followed_progress import FollowedProgress
 
 pytest.importorskip("matplotlib")
 
@@ -75,21 +77,24 @@ def test_single_falls_move_no_line() -> None:
     returns = np.linspace(0.0, 4500.0, 40)
     fallen = returns.copy()
     fallen[[12, 25, 39]] = -300.0
-    assert np.abs(smoothed(fallen) - smoothed(returns)).max() < 300.0
-    assert smoothed(returns)[0] == returns[0]
+    steps = np.arange(40.0)
+    assert np.abs(smoothed(steps, fallen)[1] - smoothed(steps, returns)[1]).max() < 300.0
+    assert smoothed(steps, returns)[1][0] == returns[0]
     few = np.array([1.0, 9.0, 2.0])
-    assert smoothed(few).tolist() == few.tolist()
+    assert smoothed(steps[:3], few)[1].tolist() == few.tolist()
 
 
 def test_most_evaluations_lie_within_the_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     returns = np.random.default_rng(0).normal(size=500) + np.linspace(0.0, 5.0, 500)
-    low, median, high = running(returns, 0.1, 0.5, 0.9)
+    steps = np.arange(500.0)
+    at, (low, median, high) = running(steps, returns, 0.1, 0.5, 0.9)
+    assert (at == steps).all()
     assert 0.7 < np.mean((low <= returns) & (returns <= high)) < 0.9
-    assert (median == smoothed(returns)).all()
+    assert (median == smoothed(steps, returns)[1]).all()
     assert (low <= median).all()
     assert (median <= high).all()
     seen = _drawn(monkeypatch)
-    plot_curves([Curve("x", np.arange(500.0), returns)], tmp_path / "curve.png", "band")
+    plot_curves([Curve("x", steps, returns)], tmp_path / "curve.png", "band")
     assert _labels(seen[0]) == ["one evaluation", "running median", "10% to 90% of the evaluations around"]
     (band,) = seen[0].collections
     assert band.get_paths()[0].vertices[:, 1].max() == high.max()
@@ -178,7 +183,7 @@ def test_trials_that_a_solved_training_never_needed_are_not_shown(tmp_path: Path
     run = tmp_path / "CartPole-v1" / "1"
     flags = [flag for flag in SMALL if flag not in ("--target-return", "none")]
     begin = ["train", "CartPole-v1", "--seed", "0", *flags, *TRIALS, "--total-timesteps", "1500", "--runs", str(tmp_path)]
-    with pytest.warns(UserWarning, match="nothing was trained"):
+    with pytest.warns(UserWarning, match="the parameters from before this training reach"):
         assert main([*begin, "--target-return=-5"]) == 0
     assert main(["train", "--resume", str(run), "--workers", "0", "--quiet", "--target-return", "none"]) == 0
     curve = _curve(run)
@@ -191,6 +196,30 @@ def test_runs_of_other_budgets_are_no_seeds_of_each_other(runs: Path, tmp_path: 
     flags = ["--seed", "5", "--total-timesteps", "1400", "--runs", str(tmp_path), *SMALL, "--sigma", "0.2"]
     assert main(["train", "CartPole-v1", *flags]) == 0
     assert _curve(tmp_path / "CartPole-v1" / "1").alike != _curve(runs / "3").alike
+
+
+def test_races_are_one_line_whichever_recipe_has_won(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, out = _drawn(monkeypatch), ["--out", str(tmp_path / "curves.png")]
+    for seed, (winner, sigma) in enumerate((("linear", 0.02), ("wide", 0.3), ("linear", 0.02))):
+        write_race(tmp_path / "races" / str(seed), seed, winner, sigma=sigma)
+    write_race(tmp_path / "clipped", 5, "wide", {"obs_clip": 5.0}, sigma=0.3)
+    write_run(tmp_path / "other", seed=7)
+    assert main(["plot", str(tmp_path / "races"), *out]) == 0
+    assert _labels(seen[-1]) == ["median of 3 runs, lowest to highest"]
+    assert main(["plot", str(tmp_path / "races"), str(tmp_path / "clipped"), *out]) == 0
+    assert [label.partition(" (")[0] for label in _labels(seen[-1])] == ["obs_clip=-", "obs_clip=5: CartPole-v1, seed 5"]
+    assert main(["plot", str(tmp_path / "races"), str(tmp_path / "other"), *out]) == 0
+    assert [label.partition(" (")[0] for label in _labels(seen[-1])] == ["recipes=race", "recipes=-: CartPole-v1, seed 7"]
+    assert main(["plot", str(tmp_path / "races"), "--compare", "sigma", *out]) == 0
+    assert _labels(seen[-1]) == ["sigma=0.02 (median of 2 runs)", "sigma=0.3"]
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_comparison_that_tells_nothing_apart_says_so(seeds: int, tmp_path: Path) -> None:
+    for seed in range(seeds):
+        write_run(tmp_path / "runs" / str(seed), seed=seed, sigma=0.3)
+    with pytest.warns(UserWarning, match="every run has sigma=0.3: comparing it tells nothing apart"):
+        assert main(["plot", str(tmp_path / "runs"), "--compare", "sigma", "--out", str(tmp_path / "curves.png")]) == 0
 
 
 def test_a_setting_that_is_compared_parts_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,23 +372,23 @@ def test_nothing_of_a_picture_overlaps_or_is_cut(number: int, tmp_path: Path, mo
 
 def test_time_takes_the_place_of_steps(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = np.array([0.0, 100.0, 200.0, 300.0])
-    clock = np.array([[100.0, 200.0, 300.0], [60.0, 60.0, 660.0]])
+    clock = Clock()
+    rows = {"timesteps": steps[1:], "seconds": [60.0, 0.0, 600.0], "cpu_seconds": [1.0, 3.0, 4.0], "trial": [1.0] * 3}
+    clock.add({name: np.array(values) for name, values in rows.items()})
     curve = Curve("x", steps, steps, rung_ends=(RungEnd(150.0, 1),), outcome=Outcome(300.0, 1.0, 0.0, 1.0, 5), clock=clock)
-    timed = curve.over_time()
-    assert timed.steps.tolist() == [0.0, 60.0, 60.0, 660.0]
-    assert timed.rung_ends == (RungEnd(60.0, 1),)
-    assert timed.outcome == Outcome(660.0, 1.0, 0.0, 1.0, 5)
     seen = _drawn(monkeypatch)
-    plot_curves([curve], tmp_path / "time.png", "time", "time")
-    assert seen[0].get_xlabel() == "minutes of wall time"
-    assert max(seen[0].lines[-1].get_xdata()) == 11.0
-    assert main(["plot", str(runs / "2"), "--x", "time", "--out", str(tmp_path / "run.png")]) == 0
+    for x, name, places in (
+        ("time", "minutes of wall time", [0.0, 1.0, 1.0, 11.0]),
+        ("cpu", "seconds of CPU time", [0.0, 1.0, 3.0, 4.0]),
+    ):
+        plot_curves([curve], tmp_path / "time.png", "time", x)
+        assert seen[-1].get_xlabel() == name
+        assert seen[-1].lines[1].get_xdata().tolist() == places
+        assert max(seen[-1].lines[-1].get_xdata()) == places[-1]
+        assert main(["plot", str(runs / "2"), "--x", x, "--out", str(tmp_path / "run.png")]) == 0
     progress = read_progress(runs / "2" / "progress.csv")
-    by_trial = [
-        sum(s for s, t in zip(progress["seconds"], progress["trial"], strict=True) if t == trial) for trial in (1, 2, 3)
-    ]
-    assert _curve(runs / "2").over_time().steps[-1] <= max(by_trial)
-    assert _curve(runs / "2").clock[1, -1] == pytest.approx(by_trial[int(progress["trial"][-1]) - 1])
+    by_trial = [progress["seconds"][progress["trial"] == trial].sum() for trial in (1, 2, 3)]
+    assert _curve(runs / "2").clock.seconds == pytest.approx(max(by_trial))
 
 
 def test_several_files_are_written_or_none(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -441,3 +470,42 @@ def test_a_run_that_sigterm_ends_has_its_picture(tmp_path: Path) -> None:
     assert process.returncode == 143
     assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert run_fastes("plot", str(run), cwd=tmp_path).returncode == 0
+
+
+def test_a_very_long_run_is_drawn_from_some_of_its_evaluations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line has no more places than a picture has pixels, and each is the median of all evaluations around it."""
+    returns = np.random.default_rng(0).normal(size=20_000) + np.linspace(0.0, 50.0, 20_000)
+    returns[5_000:5_010] = 1e6
+    at, (median,) = running(np.arange(20_000.0), returns, 0.5)
+    assert len(at) == 2000
+    assert (at[0], at[-1]) == (0.0, 19_999.0)
+    assert np.abs(median - at / 400.0).max() < 2.0
+    seen = _drawn(monkeypatch)
+    plot_curves([Curve("x", np.arange(20_000.0), returns)], tmp_path / "curve.svg", "long")
+    assert _labels(seen[0])[0] == "one of 11 evaluations"
+    assert (tmp_path / "curve.svg").stat().st_size < 2**20
+
+
+@pytest.mark.parametrize("x", ["time", "cpu"])
+def test_picture_and_page_place_an_evaluation_where_its_parameters_were(
+    x: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it is told generations later, and several are one point of the page."""
+    run = write_run(tmp_path / "1")
+    told = [{"eval_generation": n - 3, "eval_at": 100.0 * (n - 4), "eval_return": float(n)} for n in range(4, 1501)]
+    told = [{"eval_generation": 0, "eval_return": math.nan}] * 3 + told
+    lines = [progress_line(n, seconds=0.5 * n, cpu_seconds=7.0 * n * n, **own) for n, own in enumerate(told, start=1)]
+    write_progress(run, lines)
+    curve = _curve(run)
+    followed = FollowedProgress(run / "progress.csv")
+    followed.update()
+    shown = followed.since({})["trials"]["1"]["evaluations"]
+    width, column = shown["width"], ("steps", "time", "cpu").index(x)
+    assert width > 1
+    seen = _drawn(monkeypatch)
+    plot_curves([curve], tmp_path / "curve.png", "x", x)
+    drawn = next(line for line in seen[0].lines if line.get_label() == "one evaluation").get_xdata()
+    began = [sum(0.5 * n for n in range(1, at + 1)) if x == "time" else 7.0 * at * at for at in range(1497)]
+    assert drawn.tolist() == pytest.approx([at / 86400.0 for at in began])
+    ours = curve.clock.at(curve.steps)[width - 1 :: width, column]
+    assert [row[column] for row in shown["rows"]][: len(ours)] == pytest.approx(ours.tolist())

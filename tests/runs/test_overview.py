@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import fcntl
+import math
 import os
 import subprocess
 import sys
@@ -10,17 +12,21 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tomli_w
 from processes import environment, fastes_command, wait_until
+from written_runs import progress_line, write_progress, write_run
 
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
-from fastes.reports.csv_log import elapsed, read_last_rows, read_progress
+from fastes.reports.progress_rows import Clock, read_last_rows, read_progress
+from fastes.runs import folder_lock
 from fastes.runs.folder_lock import FolderLock
 from fastes.runs.overview import Overview, read_overview
 from fastes.runs.run_config import Result
 from fastes.settings.preset_loader import tomllib
+from fastes.training.record import Record
 
 SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none", "--workers", "0"]
 TRAIN = ["train", "CartPole-v1", *SMALL, "--quiet", "--seed", "3"]
@@ -67,10 +73,12 @@ def test_a_finished_run_is_told_as_its_files_have_it(run: Path) -> None:
         best=max(*(value for value in columns["eval_return"] if value == value), config["run"]["last_evaluation"]["mean"]),
         result=Result(**config["run"]["result"]),
         seconds=seen.seconds,
+        cpu_seconds=columns["cpu_seconds"][-1],
         updated=(run / "progress.csv").stat().st_mtime,
         env_kwargs="{}",
         settings=config["settings"],
         recipe="",
+        given=None,
     )
     assert seen.seconds == pytest.approx(sum(columns["seconds"]))
 
@@ -137,8 +145,15 @@ def test_the_time_of_a_run_that_goes_on_is_that_of_all_its_sessions(run: Path) -
 
 
 def test_trials_train_at_the_same_time() -> None:
-    columns = {"seconds": [1.0, 2.0, float("nan"), 4.0], "trial": [1.0, 2.0, 1.0, 1.0]}
-    assert elapsed(columns) == [1.0, 2.0, 1.0, 5.0]
+    columns = {
+        "seconds": [1.0, 2.0, math.nan, 4.0],
+        "trial": [1.0, 2.0, 1.0, 1.0],
+        "timesteps": [1.0, 2.0, 3.0, 4.0],
+        "cpu_seconds": [1.0, 2.0, 3.0, 4.0],
+    }
+    clock = Clock()
+    clock.add({name: np.array(values) for name, values in columns.items()})
+    assert clock.rows[:, 1].tolist() == [0.0, 1.0, 2.0, 2.0, 5.0]
 
 
 def test_a_run_is_running_while_a_process_has_its_lock(tmp_path: Path) -> None:
@@ -174,6 +189,33 @@ def test_a_look_takes_no_lock(run: Path) -> None:
     assert read_overview(run).status == "finished"
 
 
+@pytest.fixture
+def _no_list_of_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_lock, "holders", dict)
+
+
+@pytest.mark.usefixtures("_no_list_of_locks")
+def test_a_training_is_seen_by_its_lock_if_the_system_does_not_list_it(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "1", noted={"finished": False})
+    lock = FolderLock(run)
+    assert read_overview(run).status == "stopped"
+    lock.take()
+    assert [read_overview(run).status for _ in range(2)] == ["running", "running"]
+    lock.release()
+    assert read_overview(run).status == "stopped"
+
+
+def test_a_training_may_begin_while_somebody_looks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking = os.open(run, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    assert folder_lock.is_locked(run) is False
+    monkeypatch.setattr(time, "sleep", lambda _: os.close(looking))
+    lock = FolderLock(run)
+    lock.take()
+    assert lock.held
+    lock.release()
+
+
 def test_a_row_that_is_being_written_does_not_count(run: Path) -> None:
     content = (run / "progress.csv").read_bytes()
     whole = read_overview(run)
@@ -187,14 +229,15 @@ def test_a_row_that_is_being_written_does_not_count(run: Path) -> None:
 def test_the_last_rows_are_those_of_the_whole_file(most: int, run: Path) -> None:
     columns = read_progress(run / "progress.csv")
     size = (run / "progress.csv").stat().st_size
-    rows = read_last_rows(run / "progress.csv", most)
+    rows = read_last_rows(run / "progress.csv", Record._fields, most)
     count = len(rows.columns["generation"])
     assert not rows.are_all
     assert count < most / 100
-    assert rows.columns["timesteps"] == (columns["timesteps"][-count:] if count else [])
-    everything = read_last_rows(run / "progress.csv", size)
+    assert rows.columns["timesteps"].tolist() == (columns["timesteps"][-count:].tolist() if count else [])
+    everything = read_last_rows(run / "progress.csv", Record._fields, size)
     assert everything.are_all
-    assert repr(everything.columns) == repr(columns)
+    for name in Record._fields:
+        assert everything.columns[name].tobytes() == columns[name].tobytes(), name
 
 
 def _spoil(path: Path, how: str) -> None:
@@ -272,3 +315,17 @@ def test_a_thousand_runs_are_read_in_seconds(run: Path) -> None:
     for _ in range(20):
         read_overview(run)
     assert (time.process_time() - began) / 20 < 0.02
+
+
+def test_the_best_of_a_running_run_is_that_of_all_its_rows(tmp_path: Path) -> None:
+    """Also of those between the last checkpoint and the last rows."""
+    assert main([*TRAIN, "--total-timesteps", "2000", "--runs", str(tmp_path)]) == 0
+    run = tmp_path / "CartPole-v1" / "1"
+    _, *rows = (run / "progress.csv").read_text().splitlines()
+    count, steps = len(rows), int(read_overview(run).timesteps)
+    told = {"eval_generation": count, "eval_at": steps, "eval_return": 1.0}
+    later = [progress_line(count + n, timesteps=steps + n, **told) for n in range(1, 2001)]
+    later[9] = progress_line(count + 10, timesteps=steps + 10, **{**told, "eval_return": 12345.0})
+    write_progress(run, [*rows, *later])
+    seen = read_overview(run)
+    assert (seen.best, seen.generations, type(seen.best)) == (12345.0, count + 2000, float)

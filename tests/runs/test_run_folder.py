@@ -24,7 +24,8 @@ from fastes import FastES, FastESError
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
-from fastes.reports.csv_log import read_progress
+from fastes.reports.progress_rows import read_progress
+from fastes.runs.overview import read_overview
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 
@@ -77,7 +78,7 @@ def test_a_run_killed_in_its_last_evaluation_is_finished(
     for name in ("checkpoint.zip", "best.zip"):
         assert_same_state(read_checkpoint(run / name), read_checkpoint(finished / name))
     assert (run / "learning_curve.png").exists()
-    assert read_progress(run / "progress.csv")["return_mean"] == read_progress(finished / "progress.csv")["return_mean"]
+    assert (read_progress(run / "progress.csv")["return_mean"] == read_progress(finished / "progress.csv")["return_mean"]).all()
     assert main(["train", "--resume", str(run)]) == 2
     assert "give a larger one with --total-timesteps" in capsys.readouterr().err
 
@@ -140,19 +141,18 @@ def test_learn_of_nothing_trains_nothing() -> None:
         assert_same_state(before, model.snapshot())
 
 
-@pytest.mark.parametrize(("budget", "words"), [([], ""), (["3000"], ""), (["4000"], "new budget of 4000 timesteps")])
-def test_a_budget_is_new_only_where_it_changed(
-    budget: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_budget_is_new_only_where_it_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train = [*TRAIN[:-1], "3000", "--learning-rate", "lin_0.1_0.05", "--runs", str(tmp_path), "--quiet"]
     run = tmp_path / "CartPole-v1" / "1"
     stop = STOPPED_WHILE_TRIALS_ARE_SCORED  # a fifth of the budget is spent
     assert run_script(stop, tmp_path, *train, "--trials", "3").returncode == 143
-    resume = ["train", "--resume", str(run), "--workers", "0", "--quiet"]
-    assert main([*resume, *(["--total-timesteps", *budget] if budget else [])]) == 0
-    said = capsys.readouterr().out
-    assert words in said
-    assert ("new budget" in said) == bool(words)
+    for number, (budget, words) in enumerate((([], ""), (["3000"], ""), (["4000"], "new budget of 4000 timesteps"))):
+        copy = shutil.copytree(run, tmp_path / f"copy-{number}")
+        resume = ["train", "--resume", str(copy), "--workers", "0", "--quiet"]
+        assert main([*resume, *(["--total-timesteps", *budget] if budget else [])]) == 0
+        said = capsys.readouterr().out
+        assert words in said
+        assert ("new budget" in said) == bool(words)
 
 
 # --- odd files -------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_statistics_of_another_version_are_kept(more: bool, run: Path) -> None:
         assert main(["train", "--resume", str(run), *RESUME]) == 0
     after, rows = read_progress(path), len(lines)
     assert len(after["generation"]) > rows
-    assert after["return_mean"][:rows] == before["return_mean"]
+    assert (after["return_mean"][:rows] == before["return_mean"]).all()
     assert all(math.isnan(value) for value in after["utilisation"][:rows])
     assert not any(math.isnan(value) for value in after["utilisation"][rows:])
     assert len(list(run.glob("*.damaged"))) == more
@@ -218,7 +218,7 @@ def test_statistics_that_are_none_are_kept_aside(kind: str, run: Path) -> None:
         assert (run / "progress.csv.damaged").exists()
         assert any("some are lost" in message or "no regular file" in message for message in messages)
         assert len(list(run.glob("progress.csv.damaged*"))) == 1
-    generations = read_progress(run / "progress.csv")["generation"]
+    generations = read_progress(run / "progress.csv")["generation"].tolist()
     assert generations[-1] > before
     assert generations == sorted(set(generations))
 
@@ -309,3 +309,21 @@ def test_a_file_system_without_locks_ends_no_training(error: int, tmp_path: Path
     assert {path.name for path in (tmp_path / "CartPole-v1" / "1").iterdir() if not path.name.endswith(".bak")} == {
         "checkpoint.zip", "best.zip", "midway.zip", "progress.csv", "population.json", "config.toml", "learning_curve.png"
     }  # fmt: skip
+
+
+def test_the_settings_that_the_user_gave_to_a_race_are_noted_and_stay(tmp_path: Path) -> None:
+    """They tell it from other runs: those of the winner depend on the seed, too."""
+    given: dict[str, Any] = {"policy_kwargs": {"action_mapping": "clip"}, "noise_table_size": 30_000}
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    with FastES(Toy, seed=0, n_workers=0, **given) as model:
+        assert model.selection.is_race
+        folder.write_config(model, {})
+        model.save(tmp_path / "model")
+    assert read_overview(folder.path).given == given
+    with FastES.load(tmp_path / "model", Toy, 0, obs_clip=7.0) as model:
+        RunFolder(folder.path).write_config(model, {})
+    assert read_overview(folder.path).given == {**given, "obs_clip": 7.0}
+    with FastES(Toy, seed=0, n_workers=0, preset="linear", **given) as model:
+        RunFolder(tmp_path).write_config(model, {})
+    assert read_overview(tmp_path).given is None

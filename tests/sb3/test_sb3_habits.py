@@ -233,8 +233,14 @@ def test_learning_what_is_solved_says_so() -> None:
         with caught_warnings() as messages:
             model.learn(10**6)
         assert messages == []
-        with pytest.warns(UserWarning, match="nothing was trained"):
+        with pytest.warns(UserWarning, match="the parameters from before this training reach"):
             model.learn(10**6, reset_num_timesteps=False)
+    with FastES("CartPole-v1", preset="default", n_workers=0, seed=0, target_return=1.0, target_episodes=2) as model:
+        with caught_warnings() as messages:
+            model.learn(10**6, lambda *_: False)  # as Ctrl-C ends it: the first evaluation comes with the end
+        assert (model.generation, model.solved) == (1, True)
+        (message,) = messages
+        assert "from before this training reach target_return = 1 already, and are kept" in message
 
 
 def test_arguments_of_other_algorithms_are_named_at_once() -> None:

@@ -151,7 +151,7 @@ def sanitizer_env(logs: Path) -> dict[str, str]:
         "ASAN_OPTIONS": f"detect_leaks=0:allocator_may_return_null=1:log_path={logs}/address",
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",  # its log_path does nothing beside AddressSanitizer
         "PYTHONMALLOC": "malloc",
-        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONDONTWRITEBYTECODE": "",  # modules are compiled once, and not by each worker
     }
 
 

@@ -52,7 +52,7 @@ def _is_whole(run: Path, undisturbed: Path) -> None:
 
 
 @needs_full
-@pytest.mark.parametrize("lost", [("stdout",), ("stderr",), ("stdout", "stderr")])
+@pytest.mark.parametrize("lost", [("stdout",), ("stdout", "stderr")])
 def test_a_full_disk_under_the_output_ends_no_training(lost: tuple[str, ...], tmp_path: Path, undisturbed: Path) -> None:
     """The environment writes to stderr, too."""
     with open(FULL, "w") as full:
@@ -115,26 +115,48 @@ def test_closed_descriptors_are_given_to_no_file(tmp_path: Path, undisturbed: Pa
 
 
 @needs_full
-@pytest.mark.parametrize("command", ["eval RUN --episodes 2 --workers 0", "play RUN", "train --help", "--version"])
-@pytest.mark.parametrize("how", ["full", "pipe", "closed"])
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        ("eval RUN --episodes 2 --workers 0", "full"),
+        ("play RUN", "full"),
+        ("play RUN", "closed"),
+        ("train --help", "closed"),
+        ("--version", "full"),
+    ],
+)
 def test_a_result_that_cannot_be_written_is_an_error(command: str, how: str, tmp_path: Path, undisturbed: Path) -> None:
     arguments = [str(undisturbed) if word == "RUN" else word for word in command.split()]
     env = ["--env", "envs_for_tests:Toy-v0"] if "RUN" in command else []
     if how == "closed":
         line = ["sh", "-c", '"$@" >&-', "sh", *fastes_command(), *arguments, *env]
         done = subprocess.run(line, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True, timeout=120)
-    elif how == "full":
+    else:
         with open(FULL, "w") as full:
             done = _command(*arguments, *env, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE)
-    else:
-        ours, theirs = os.pipe()
-        os.close(ours)
-        done = _command(*arguments, *env, cwd=tmp_path, stdout=theirs, stderr=subprocess.PIPE)
-        os.close(theirs)
     assert done.returncode == 1, done.stderr
     said = [line for line in done.stderr.splitlines() if not line.startswith(("toy:", "error: XDG_RUNTIME_DIR"))]
     assert len(said) == 1, said
     assert said[0].startswith("fastes: error: stdout ")
+
+
+COMMANDS = ["runs FOLDER", "runs --json FOLDER", "info RUN", "plot RUN --out curve.png", "eval RUN --workers 0", "play --help"]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "--version", "info nothing-there"])
+def test_a_reader_that_has_gone_is_told_nothing(command: str, tmp_path: Path, undisturbed: Path) -> None:
+    """As in `fastes runs | head -1`. The status is that of the command with a reader."""
+    places = {"RUN": str(undisturbed), "FOLDER": str(undisturbed.parent)}
+    arguments = [places.get(word, word) for word in command.split()]
+    env = ["--env", "envs_for_tests:Toy-v0"] if command.startswith("eval") else []
+    whole = _command(*arguments, *env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = _command(*arguments, *env, cwd=tmp_path, stdout=theirs, stderr=subprocess.PIPE)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (whole.returncode, whole.stderr)
+    assert done.returncode == ("nothing" in command)
+    assert (tmp_path / "curve.png").exists() == command.startswith("plot")
 
 
 @needs_full

@@ -47,31 +47,30 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+TRAIN = [*fastes_command(), "train", "chattering:Chattering-v0", "--seed", "0", "--workers", "2", "--population-size", "4"]
+TRAIN += ["--total-timesteps", "300", "--checkpoint-seconds", "0", "--monitor-csv", "--target-return", "none"]
+
+
+@pytest.fixture(scope="module")
+def with_descriptors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of a training that has them all."""
+    folder = tmp_path_factory.mktemp("open")
+    (folder / "chattering.py").write_text(CHATTERING)
+    done = subprocess.run(TRAIN, cwd=folder, env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return next((folder / "runs").glob("*/1"))
+
+
 @pytest.mark.parametrize("how", CLOSED)
-def test_training_with_closed_descriptors(how: str, tmp_path: Path) -> None:
+def test_training_with_closed_descriptors(how: str, with_descriptors: Path, tmp_path: Path) -> None:
     (tmp_path / "chattering.py").write_text(CHATTERING)
-    command = [
-        *fastes_command(),
-        "train",
-        "chattering:Chattering-v0",
-        "--seed",
-        "0",
-        "--workers",
-        "2",
-        "--population-size",
-        "4",
-    ]
-    options = ["--total-timesteps", "300", "--checkpoint-seconds", "0", "--monitor-csv", "--target-return", "none"]
-    open_ = subprocess.run(
-        [*command, *options, "--runs", "open"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120
-    )
-    assert open_.returncode == 0, open_.stderr
-    result = run_closed([*command, *options, "--runs", "closed"], how, tmp_path)
+    result = run_closed(TRAIN, how, tmp_path)
     assert result.returncode == 0, result.stderr
-    expected, found = (files_of(next((tmp_path / runs).glob("*/1"))) for runs in ("open", "closed"))
+    runs = (with_descriptors, next((tmp_path / "runs").glob("*/1")))
+    expected, found = map(files_of, runs)
     assert set(expected) == set(found)
     assert not [name for name, content in found.items() if b"chatter\n" in content]
-    states = [read_checkpoint(next((tmp_path / runs).glob("*/1")) / "checkpoint.zip") for runs in ("open", "closed")]
+    states = [read_checkpoint(run / "checkpoint.zip") for run in runs]
     assert theta_of(states[0]).tobytes() == theta_of(states[1]).tobytes()
     assert found["progress.csv"].count(b"\n") == expected["progress.csv"].count(b"\n")
     if how == "errors":

@@ -203,7 +203,7 @@ def test_an_earlier_winner_begins_with_a_fresh_optimiser() -> None:
     assert all(each.already_reported for each in model.training.pending)
 
 
-@pytest.mark.filterwarnings("ignore:nothing was trained")
+@pytest.mark.filterwarnings("ignore:the parameters from before")
 def test_a_solved_or_stopped_training_has_no_final_selection() -> None:
     solved = {"target_return": -1e9, "target_episodes": 1}
     for settings, budget, stop in ((solved, BUDGET, 99), (solved, 1, 99), ({}, BUDGET, 5), ({}, 1, 1)):

@@ -44,7 +44,7 @@ def test_figures_of_no_evaluation_say_so() -> None:
 
 
 @pytest.mark.parametrize("lag", LAGS)
-@pytest.mark.parametrize("n_workers", [1, 2, 4])
+@pytest.mark.parametrize("n_workers", [1, 3])
 def test_no_number_of_workers_changes_a_bit(n_workers: int, lag: int) -> None:
     settings = {**SETTINGS, "eval_lag": lag, "eval_episodes": 3}
     assert_same(train(toy(), 6, 0, **settings), train(toy(), 6, n_workers, **settings))
@@ -123,7 +123,7 @@ def test_training_that_ends_and_goes_on_is_the_same(lag: int) -> None:
 
 
 def _timeless(record: Record) -> Record:
-    record = record._replace(seconds=0.0, steps_per_second=0.0, utilisation=0.0, jobs_rerun=0)
+    record = record._replace(seconds=0.0, cpu_seconds=0.0, steps_per_second=0.0, utilisation=0.0, jobs_rerun=0)
     return record._replace(**{name: "nan" for name, value in record._asdict().items() if value != value})
 
 
@@ -192,7 +192,7 @@ class Failing(Toy):
         return super().reset(seed=seed, options=options)
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 @pytest.mark.parametrize("lag", [0, 1, 2])
 def test_an_error_in_an_evaluation_is_raised_when_it_would_be_told(lag: int, n_workers: int) -> None:
     with FastES(Failing, n_workers=n_workers, preset="default", **SETTINGS, eval_lag=lag) as model:

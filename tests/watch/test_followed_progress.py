@@ -42,6 +42,17 @@ def test_rows_show_once_they_are_whole(file: Path) -> None:
     assert shown == [0, 0, 0, 0, 0, 2]
 
 
+def test_a_long_file_is_read_in_parts(file: Path) -> None:
+    file.write_text(HEAD + "\n" + (line(2) + "\n") * 100_000)
+    at_once, in_parts, rows = FollowedProgress(file), FollowedProgress(file), list[int]()
+    assert at_once.update()
+    while not in_parts.update(most_seconds=0.0):
+        rows.append(in_parts.trials[1].generations.rows)
+    assert rows[0] < rows[1] < 100_000
+    assert in_parts.trials[1].generations.rows == 100_000
+    assert in_parts.since({})["trials"] == at_once.since({})["trials"]
+
+
 def test_evaluations_are_where_their_parameters_were(file: Path) -> None:
     rows = [
         line(1),
@@ -51,7 +62,7 @@ def test_evaluations_are_where_their_parameters_were(file: Path) -> None:
     file.write_text("\n".join([HEAD, *rows, ""]))
     followed = FollowedProgress(file)
     followed.update()
-    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[40.0, 4.0, 7.0], [300.0, 6.0, 8.0]]
+    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[40.0, 0.8, 0.2, 7.0], [300.0, 6.0, 0.5, 8.0]]
 
 
 def test_damaged_rows_are_left_out(file: Path) -> None:
@@ -78,11 +89,11 @@ def test_columns_of_another_version(file: Path) -> None:
     followed = FollowedProgress(file)
     followed.update()
     assert steps_of(followed) == [50.0, 60.0]
-    assert followed.since({})["trials"]["1"]["generations"]["rows"][0][2] is None
+    assert followed.since({})["trials"]["1"]["generations"]["rows"][0][3] is None
     file.write_text("generation,eval_generation,eval_return\n1,1,5.0\n")
     followed = FollowedProgress(file)
     followed.update()
-    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[0.0, 0.0, 5.0]]
+    assert followed.since({})["trials"]["1"]["evaluations"]["rows"] == [[0.0, 0.0, None, 5.0]]
 
 
 def test_a_file_without_what_is_needed(file: Path) -> None:
@@ -116,7 +127,7 @@ def test_a_file_that_was_written_anew_in_its_place_is_read_from_its_start(file: 
     with open(file, "r+") as out:
         out.write("\n".join([HEAD, *(line(n, return_mean=2.0) for n in range(1, 41)), ""]))
     followed.update()
-    assert [row[2] for row in followed.since({})["trials"]["1"]["generations"]["rows"]] == [2.0] * 40
+    assert [row[3] for row in followed.since({})["trials"]["1"]["generations"]["rows"]] == [2.0] * 40
 
 
 def test_a_cursor_of_another_server_is_none_of_this_one(file: Path) -> None:
@@ -136,11 +147,11 @@ def test_numbers_without_end_are_left_out(file: Path) -> None:
 
 
 def test_each_trial_has_a_curve(file: Path) -> None:
-    rows = [line(n, trial=trial, timesteps=n * trial) for n in (1, 2, 3) for trial in (1, 2)]
+    rows = [line(n, trial=trial, timesteps=2 * n + trial) for n in (1, 2, 3) for trial in (1, 2)]
     file.write_text("\n".join([HEAD, *rows, ""]))
     followed = FollowedProgress(file)
     followed.update()
-    assert (steps_of(followed), steps_of(followed, trial="2")) == ([1.0, 2.0, 3.0], [2.0, 4.0, 6.0])
+    assert (steps_of(followed), steps_of(followed, trial="2")) == ([3.0, 5.0, 7.0], [4.0, 6.0, 8.0])
 
 
 def test_what_is_no_file_is_not_opened(file: Path) -> None:
@@ -162,3 +173,16 @@ def test_an_update_of_a_long_training_costs_as_little_as_one_of_a_short_one(file
         followed.update()
         sent.append(len(str(followed.since(cursor))))
     assert sent[1] < 1.5 * sent[0]
+
+
+def test_time_passes_from_one_reading_to_the_next(file: Path) -> None:
+    """Also where an evaluation is of parameters from before."""
+    file.write_text("\n".join([HEAD, line(1), line(2), ""]))
+    followed = FollowedProgress(file)
+    followed.update()
+    with open(file, "a") as out:
+        out.write(line(3, cpu_seconds=0.9, eval_generation=3, eval_at=200, eval_return=7.0) + "\n")
+    followed.update()
+    curve = followed.since({})["trials"]["1"]
+    assert [row[:3] for row in curve["generations"]["rows"]] == [[100.0, 2.0, 0.5], [200.0, 4.0, 0.5], [300.0, 6.0, 0.9]]
+    assert curve["evaluations"]["rows"][-1] == [200.0, 4.0, 0.5, 7.0]

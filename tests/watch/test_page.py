@@ -19,7 +19,7 @@ import pytest
 from processes import environment, fastes_command, wait_until
 from written_runs import progress_line, write_progress, write_run
 
-from fastes.reports.csv_log import read_progress
+from fastes.reports.progress_rows import read_progress
 from fastes.runs.folder_lock import FolderLock
 from fastes.watch import watched_runs
 from fastes.watch.server import WatchServer
@@ -33,6 +33,7 @@ if CHROMIUM is None or DRIVER is None:
     pytest.skip("no Chromium, or no driver for it", allow_module_level=True)
 
 from selenium import webdriver  # noqa: E402
+from selenium.webdriver import ActionChains  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
@@ -117,8 +118,13 @@ def page(root: Path, browser: webdriver.Chrome) -> Iterator[Page]:
     assert left == []
 
 
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.browser.switch_to.active_element.send_keys(key)
+
+
 def evaluations_of(run: Path) -> tuple[list[float], list[float]]:
-    columns = {name: np.array(values) for name, values in read_progress(run / "progress.csv").items()}
+    columns = read_progress(run / "progress.csv")
     told = np.isfinite(columns["eval_return"])
     return columns["eval_at"][told].tolist(), columns["eval_return"][told].tolist()
 
@@ -139,7 +145,7 @@ def test_a_real_training_is_shown_while_it_goes_on_and_at_its_end(page: Page, ro
     run = root / "CartPole-v1" / "1"
     page.until("runs.get(chosen[0]).status === 'stopped'", "the page sees that it was killed")
     columns = read_progress(run / "progress.csv")
-    page.until(f"runs.get(chosen[0]).generations === {len(columns['generation'])}", "the last generation is shown")
+    page.until(f"charts.returns.plot.data[0].at(-1) === {columns['timesteps'][-1]}", "the last generation is shown")
     at, returns = evaluations_of(run)
     shown = page.line("returns", "one evaluation")
     if page.js("Object.values(runs.get(chosen[0]).trials)[0].evaluations.length") == len(at):
@@ -153,13 +159,17 @@ def test_a_real_training_is_shown_while_it_goes_on_and_at_its_end(page: Page, ro
 
 def test_what_is_drawn_is_what_the_file_has(page: Page, root: Path) -> None:
     run = write_run(root / "CartPole-v1" / "1", generations=40)
+    write_progress(run, [progress_line(number, cpu_seconds=3.0 * number) for number in range(1, 41)])
     page.open()
     page.until("charts.returns.plot?.data[0].length > 30", "the curve is shown")
     assert page.line("returns", "one evaluation") == evaluations_of(run)
-    assert page.line("returns", "population, mean")[1] == read_progress(run / "progress.csv")["return_mean"]
+    assert page.line("returns", "population, mean")[1] == read_progress(run / "progress.csv")["return_mean"].tolist()
     page.browser.find_element(By.ID, "axis").send_keys("time")
     page.until("charts.returns.plot.series[0].label === 'time'", "time is shown")
-    assert page.line("returns", "one evaluation")[0] == [4.0 * n for n in range(1, 21)]
+    assert page.line("returns", "one evaluation")[0] == [4.0 * n - 2.0 for n in range(1, 21)]
+    page.browser.find_element(By.ID, "axis").send_keys(Keys.ARROW_DOWN)
+    page.until("charts.returns.plot.series[0].label === 'CPU time'", "CPU time is shown")
+    assert page.line("returns", "one evaluation")[0] == [6.0 * n - 3.0 for n in range(1, 21)]
 
 
 def test_a_run_grows_and_is_torn_and_goes(page: Page, root: Path) -> None:
@@ -173,6 +183,9 @@ def test_a_run_grows_and_is_torn_and_goes(page: Page, root: Path) -> None:
         file.write(progress_line(16)[:20])
     (run / "config.toml").write_text("torn = ")
     page.until("runs.get(chosen[0])?.reason", "the page says what it cannot read")
+    page.until(
+        f"document.getElementById('title').textContent === {json.dumps(str(run))}", "it has a name without an environment"
+    )
     assert page.js("runs.get(chosen[0]).generations") == 15
     shutil.rmtree(run)
     page.until("table.size === 0 && document.getElementById('view').hidden", "the run is gone")
@@ -265,6 +278,22 @@ def test_a_race_narrows(page: Page, root: Path) -> None:
     assert labels[1:] == ["linear", "wide", "population, mean", "one evaluation", "net, running median"]
 
 
+def test_a_race_is_told_before_its_first_rung(page: Page, root: Path) -> None:
+    run = write_run(root / "Own-v0" / "1", noted={"finished": False, "racing": {"1": "linear", "2": "wide"}})
+    lock = FolderLock(run)
+    lock.take()
+    write_progress(run, [progress_line(n, trial=trial, eval_return=float(trial * n)) for n in (1, 2) for trial in (1, 2)])
+    page.open()
+    page.until("document.querySelectorAll('#race tr').length === 3", "the race is shown")
+    assert page.js("[...document.querySelectorAll('#race td')].map((cell) => cell.textContent)") == [
+        "1. wide: 3.00",
+        "2. linear: 1.50",
+    ]
+    write_progress(run, [progress_line(n, trial=trial, eval_return=float(9 - trial)) for n in range(3) for trial in (1, 2)])
+    page.until("document.querySelector('#race td').textContent === '1. linear: 8.00'", "the other one is ahead")
+    lock.release()
+
+
 @pytest.mark.parametrize("count", [1, 50, 1000])
 def test_many_runs(page: Page, root: Path, count: int) -> None:
     for number in range(count):
@@ -294,24 +323,301 @@ def test_it_can_be_used_by_keyboard(page: Page, root: Path) -> None:
     page.open()
     page.until("document.querySelectorAll('#runs tbody tr').length === 4", "all runs are shown")
 
-    def press(*keys: str) -> None:
-        for key in keys:
-            page.browser.switch_to.active_element.send_keys(key)
-
-    press("/", *"/2")
+    press(page, "/", *"/2")
     page.until("document.querySelectorAll('#runs tbody tr').length === 1", "the filter leaves one")
-    press(Keys.TAB, Keys.TAB, Keys.ENTER)
+    press(page, Keys.ARROW_DOWN, Keys.ENTER)
     page.until("chosen.length === 1 && chosen[0].endsWith('/2')", "Enter chooses a run")
-    page.js("document.querySelector('#filter').focus()")
-    press(Keys.BACKSPACE, Keys.BACKSPACE)
-    page.until("document.querySelectorAll('#runs tbody tr').length === 4", "all are back")
-    page.js("document.querySelector('#runs tbody button').focus()")
-    press(Keys.ARROW_DOWN, Keys.ENTER)
+    press(page, Keys.ARROW_UP, Keys.BACKSPACE, Keys.BACKSPACE)
+    page.until("document.querySelectorAll('#runs tbody tr').length === 4", "the arrow goes back to the filter")
+    press(page, Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ENTER)
     second = page.js("document.querySelectorAll('#runs tbody tr')[1].name")
     page.until(f"chosen[0] === {json.dumps(second)}", "the arrow goes to the next run")
+    press(page, Keys.ARROW_UP, " ")
+    page.until(f"chosen.length === 2 && chosen[0] === {json.dumps(second)}", "the space bar compares")
     page.js("document.querySelector('#runs tbody input').focus()")
-    press(" ")
-    page.until("chosen.length === 2", "the space bar compares")
+    press(page, " ")
+    page.until("chosen.length === 1", "a tick that is taken away no longer compares")
+
+
+def test_a_filter_that_finds_nothing_says_so(page: Page, root: Path) -> None:
+    for number in range(2):
+        write_run(root / "CartPole-v1" / str(number), seed=number)
+    page.open()
+    page.until("document.querySelectorAll('#runs tbody tr').length === 2", "all runs are shown")
+    assert not page.browser.find_element(By.ID, "none").is_displayed()
+    page.browser.find_element(By.ID, "filter").send_keys("walker")
+    page.until("!document.getElementById('none').hidden", "it says so")
+    assert page.browser.find_element(By.ID, "none").text.startswith("None of 2 runs has “walker”")
+    page.browser.find_element(By.ID, "filter").send_keys(Keys.CONTROL, "a", Keys.NULL, Keys.BACKSPACE)
+    page.until("document.getElementById('none').hidden", "all runs are shown again")
+
+
+def test_runs_are_sorted_by_a_column(page: Page, root: Path) -> None:
+    for name, generations in (("a", 30), ("b", 40), ("c", 20)):
+        write_run(root / "CartPole-v1" / name, generations=generations)
+    write_run(root / "CartPole-v1" / "none", generations=1)  # no evaluation yet
+    page.open()
+    page.until("document.querySelectorAll('#runs tbody tr').length === 4", "all runs are shown")
+    by_score = page.browser.find_element(By.CSS_SELECTOR, "[data-sort=score]")
+    for order, names in (("descending", ["b", "a", "c", "none"]), ("ascending", ["c", "a", "b", "none"])):
+        by_score.click()
+        assert by_score.find_element(By.XPATH, "..").get_attribute("aria-sort") == order
+        assert page.js("[...document.querySelectorAll('#runs tbody tr')].map((row) => row.name.split('/').at(-1))") == names
+    by_score.click()
+    assert by_score.find_element(By.XPATH, "..").get_attribute("aria-sort") == "none"
+
+
+def test_all_that_the_filter_leaves_are_compared(page: Page, root: Path) -> None:
+    for number in range(20):
+        write_run(root / f"Env{number // 16}-v1" / str(number), seed=number)
+    page.open()
+    page.until("document.querySelectorAll('#runs tbody tr').length === 20", "all runs are shown")
+    page.browser.find_element(By.ID, "filter").send_keys("Env1")
+    page.browser.find_element(By.ID, "all").click()
+    page.until("runs.size === 4 && document.getElementById('title').textContent === '4 runs'", "four are compared")
+    page.browser.find_element(By.ID, "filter").send_keys(Keys.CONTROL, "a", Keys.NULL, Keys.BACKSPACE)
+    page.until("document.querySelectorAll('#runs tbody tr').length === 20 && !document.getElementById('all').checked", "all")
+    page.browser.find_element(By.ID, "all").click()
+    page.until("document.getElementById('title').textContent === '12 runs, the most that are compared'", "the first twelve")
+
+
+# --- zoom -------------------------------------------------------------------------------------------------------------
+
+PART = "[charts.returns.plot.scales.x.min, charts.returns.plot.scales.x.max]"
+BEGINS = "[charts.returns, charts.speed, charts.utilisation].map((chart) => chart.plot.scales.x.min)"
+
+
+def test_dragging_zooms_and_news_leave_it(page: Page, root: Path) -> None:
+    run = write_run(root / "CartPole-v1" / "1", generations=40, noted={"finished": False})
+    page.open()
+    page.until("charts.returns.plot?.data[0].length > 30", "the curve is shown")
+    whole = page.js(PART)
+    assert whole == [0, 4000]
+    chart = page.browser.find_element(By.CSS_SELECTOR, "#returns .u-over")
+    mouse = ActionChains(page.browser).move_to_element_with_offset(chart, -100, 0)
+    mouse.click_and_hold().move_by_offset(150, 0).release().perform()
+    page.until("zoom.part !== null", "it is zoomed")
+    part = page.js(PART)
+    middle, width = 2000 - 25 * 4000 / chart.size["width"], 150 * 4000 / chart.size["width"]
+    assert part == pytest.approx([middle - width / 2, middle + width / 2], abs=20)
+    assert page.js(BEGINS) == [part[0]] * 3
+    assert page.js("charts.returns.plot.scales.y.max") < 80  # of what is seen
+    write_progress(run, [progress_line(number) for number in range(1, 61)])
+    page.until("runs.get(chosen[0]).generations === 60", "news have come")
+    assert page.js(PART) == part
+    ActionChains(page.browser).double_click(chart).perform()
+    page.until("zoom.part === null", "a double click shows all")
+    assert page.js(PART) == [0, 6000]
+
+
+def test_zoom_by_keyboard_and_buttons(page: Page, root: Path) -> None:
+    write_run(root / "CartPole-v1" / "1", generations=40)
+    write_run(root / "CartPole-v1" / "2", generations=40, sigma=0.3)
+    page.open(str(root / "CartPole-v1" / "1"))
+    page.until("charts.returns.plot?.data[0].length > 30", "the curve is shown")
+    page.js("charts.returns.picture.focus()")
+    for key, part in (
+        ("+", [1000, 3000]),
+        (Keys.ARROW_LEFT, [500, 2500]),
+        (Keys.ARROW_LEFT, [0, 2000]),
+        (Keys.ARROW_LEFT, [0, 2000]),
+        ("+", [500, 1500]),
+        (Keys.ARROW_RIGHT, [750, 1750]),
+        ("-", [250, 2250]),
+        ("-", [0, 4000]),
+        ("+", [1000, 3000]),
+        ("0", [0, 4000]),
+    ):
+        press(page, key)
+        assert page.js(PART) == part, key
+    assert page.js("zoom.part === null && document.querySelector('[data-zoom=whole]').disabled")
+    for name, part in (("in", [1000, 3000]), ("right", [1500, 3500]), ("out", [0, 4000]), ("in", [1000, 3000])):
+        page.browser.find_element(By.CSS_SELECTOR, f"[data-zoom={name}]").click()
+        assert page.js(PART) == part, name
+    assert page.browser.find_element(By.ID, "part").text == "1k to 3k"
+    page.browser.find_elements(By.CSS_SELECTOR, "#runs tbody input:not(:checked)")[0].click()
+    page.until("runs.size === 2 && document.getElementById('title').textContent === '2 runs'", "another is compared")
+    assert page.js(PART) == [1000, 3000]
+    page.browser.find_element(By.ID, "axis").send_keys("time")
+    page.until("charts.returns.plot.series[0].label === 'time'", "time is shown")
+    assert page.js("zoom.part") is None
+
+
+def test_a_logarithmic_axis(page: Page, root: Path) -> None:
+    run = write_run(root / "CartPole-v1" / "1", generations=40)
+    lines = [progress_line(number) for number in range(2, 41)]
+    write_progress(run, [progress_line(1, eval_generation=1, eval_at=0, eval_return=3.0), *lines])
+    page.open()
+    page.until("charts.returns.plot?.data[0].length > 30", "the curve is shown")
+    assert page.line("returns", "one evaluation")[0][0] == 0
+    page.browser.find_element(By.ID, "log").click()
+    page.until("charts.returns.plot.scales.x.distr === 3", "the axis is logarithmic")
+    assert page.js(PART) == [100, 4000]
+    x, y = evaluations_of(run)
+    assert page.line("returns", "one evaluation") == (x[1:], y[1:])  # there is no logarithm of 0
+    ticks = page.js("namedTicks(logTicks(...charts.returns.all)).filter(Boolean).map(short)")
+    assert ticks == ["100", "200", "500", "1k", "2k"]
+    page.browser.find_element(By.CSS_SELECTOR, "[data-zoom=in]").click()
+    assert page.js(PART) == pytest.approx([100 * 40**0.25, 100 * 40**0.75])
+    page.browser.find_element(By.ID, "log").click()
+    page.until("charts.returns.plot.scales.x.distr === 1", "the axis is linear")
+    assert page.js(PART) == [0, 4000]
+
+
+# --- what is read by eyes that see other colours, or by none -----------------------------------------------------------
+
+SEEN = {  # linear RGB as it is seen without one kind of cone; Machado et al. 2009
+    "all": np.eye(3),
+    "deuteranopia": np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]),
+    "protanopia": np.array([[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]),
+}
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def linear(colour: str) -> np.ndarray:
+    values = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG's ratio of two colours."""
+    dark, light = sorted(float(TO_XYZ[1] @ linear(colour)) for colour in (one, other))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def lab(colour: str, seen: np.ndarray) -> np.ndarray:
+    part = np.cbrt(np.maximum(TO_XYZ @ seen @ linear(colour), 0) / [0.9505, 1.0, 1.089])
+    return np.array([116 * part[1] - 16, 500 * (part[0] - part[1]), 200 * (part[1] - part[2])])
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_and_lines_stand_out_and_differ(page: Page, root: Path, dark: bool) -> None:
+    page.open(dark=dark)
+    names = ("ground", "raised", "text", "soft", "accent", "running", "stopped")
+    ground, raised, *texts = (page.js(f"ofPage('--{name}')") for name in names)
+    assert min(contrast(text, behind) for text in texts for behind in (ground, raised)) >= 4.5  # WCAG AA
+    lines = page.js("colours()")
+    assert min(contrast(line, ground) for line in lines) >= 3.0
+    for kind, seen in SEEN.items():
+        apart = min(np.linalg.norm(lab(one, seen) - lab(other, seen)) for at, one in enumerate(lines) for other in lines[:at])
+        assert apart > 15, kind
+    assert page.js("new Set(Array.from({ length: MOST_SHOWN }, (_, n) => colour(n) + dash(n))).size === MOST_SHOWN")
+
+
+def test_all_that_can_be_used_has_a_name(page: Page, root: Path) -> None:
+    names = [str(write_run(root / "CartPole-v1" / str(seed), generations=40, seed=seed)) for seed in range(2)]
+    (Path(names[0]) / "population.json").write_text('{"generation": 1, "low": 8, "high": 40, "counts": [1, 2]}')
+    for shown in (names[:1], names):
+        page.open(*shown)
+        page.until(f"runs.size === {len(shown)} && charts.utilisation.plot", "they are shown")
+        returns = "document.querySelector('#returns [role=img]').getAttribute('aria-label')"
+        page.until(f"{returns}.startsWith('Return of an episode, steps from 0 to ')", "the curve is told in words")
+        page.browser.execute_cdp_cmd("Accessibility.enable", {})
+        nodes = page.browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+        roles = ("button", "checkbox", "combobox", "image", "link", "progressbar", "region", "searchbox", "Video")
+        known = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node["ignored"]]
+        assert [role for role, name in known if role in roles and not name.strip()] == []
+        assert [name for role, name in known if role == "searchbox"] == ["Filter"]
+    assert page.js(returns).endswith("0 to 3.9k; newest: CartPole-v1, median and range of 2 seeds 76.00")
+
+
+def test_the_legend_tells_the_newest_value_and_switches_lines_by_keyboard(page: Page, root: Path) -> None:
+    run = write_run(root / "CartPole-v1" / "1", generations=40, noted={"finished": False})
+    page.open()
+    page.until("charts.returns.plot?.data[0].length > 30", "the curve is shown")
+    one = "document.querySelectorAll('#returns .u-series')[2]"
+    assert page.js(f"{one}.textContent").endswith("80.00")
+    page.js(f"{one}.querySelector('th').focus()")
+    press(page, Keys.ENTER)
+    page.until("charts.returns.plot.series[2].show === false", "the line is off")
+    write_progress(run, [progress_line(number) for number in range(1, 61)])
+    page.until(f"{one}.textContent.endsWith('120.0')", "the newest value is told")
+    assert page.js("charts.returns.plot.series[2].show") is False
+
+
+@pytest.mark.parametrize("width", [380, 800, 1300])
+def test_nothing_lies_over_anything(page: Page, root: Path, width: int) -> None:
+    names = [str(write_run(root / "CartPole-v1" / str(seed), generations=40, sigma=0.1 + seed)) for seed in range(12)]
+    for shown in (names[:1], names):
+        page.open(*shown, width=width)
+        page.until(f"runs.size === {len(shown)} && charts.utilisation.plot", "they are shown")
+        boxes = page.js(
+            "[...document.querySelectorAll('#view > *, .pair > *, .tools > *, figure > *, .uplot > *')].filter((each) =>"
+            " each.offsetWidth).map((each) => { const { left, top, right, bottom } = each.getBoundingClientRect();"
+            " return [left, top, right, bottom, [...each.parentElement.children].indexOf(each),"
+            " each.parentElement.id || each.parentElement.className]; })"
+        )
+        for at, (left, top, right, bottom, number, parent) in enumerate(boxes):
+            assert right <= width + 0.5, (number, parent)
+            for other in boxes[:at]:
+                if other[5] == parent:
+                    apart = min(right, other[2]) - max(left, other[0]) < 1 or min(bottom, other[3]) - max(top, other[1]) < 1
+                    assert apart, (parent, number, other[4])
+
+
+def test_nothing_is_drawn_while_nothing_is_new(page: Page, root: Path) -> None:
+    run = write_run(root / "CartPole-v1" / "1", generations=40, noted={"finished": False})
+    page.open()
+    page.until("charts.returns.plot?.data[0].length > 30", "the curve is shown")
+    page.browser.execute_script("window.drawn = 0; charts.returns.plot.setData = () => { drawn += 1; };")
+    page.browser.execute_async_script("const [done] = arguments; update().then(update).then(done)")
+    assert page.js("drawn") == 0
+    write_progress(run, [progress_line(number) for number in range(1, 42)])
+    page.until("drawn > 0", "a new row is drawn")
+
+
+# --- an hour -----------------------------------------------------------------------------------------------------------
+
+
+def test_watching_for_long_takes_no_more_memory(page: Page, root: Path) -> None:
+    run = write_run(root / "CartPole-v1" / "1", generations=1100, noted={"finished": False})
+    page.open()
+    page.until("charts.utilisation.plot", "it is shown")
+    page.js("clearTimeout(timer)")
+
+    def after_updates(rounds: range) -> dict[str, float]:
+        for number in rounds:
+            with open(run / "progress.csv", "a") as file:
+                file.write(progress_line(number) + "\n")
+            page.browser.execute_async_script(  # a call for each update would leave its own traces in the browser
+                "const [done] = arguments, once = () => update().then(() => clearTimeout(timer));"
+                "Array.from({ length: 50 }).reduce((before) => before.then(once), once()).then(done)"
+            )
+        page.browser.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+        metrics = page.browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+        return {each["name"]: each["value"] for each in metrics}
+
+    page.browser.execute_cdp_cmd("Performance.enable", {})
+    before, after = after_updates(range(1101, 1107)), after_updates(range(1107, 1113))
+    for name in ("Nodes", "JSEventListeners"):
+        assert after[name] <= before[name] + 5, name
+    assert after["JSHeapUsedSize"] <= 1.15 * before["JSHeapUsedSize"]
+
+
+def test_a_long_run_is_shown_before_all_is_read(page: Page, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched_runs, "SPENT_SECONDS", 0.0)
+    run = write_run(root / "CartPole-v1" / "1", generations=1)
+    with open(run / "progress.csv", "a") as file:
+        file.write((progress_line(2) + "\n") * 100_000)
+    known, may_go_on = page.server.runs.run_since, threading.Event()
+
+    def run_since(name: str, cursor: Any) -> dict[str, Any]:
+        if cursor:
+            may_go_on.wait()
+        return known(name, cursor)
+
+    monkeypatch.setattr(page.server.runs, "run_since", run_since)
+    page.open()
+    page.until("charts.speed.plot?.data[0].length > 100", "a part is shown")
+    assert page.js("[...runs.values()][0].complete") is False
+    page.browser.execute_script(
+        "window.waits = []; const known = setTimeout;"
+        "window.setTimeout = (what, wait) => { if (what === update) waits.push(wait); return known(what, wait); };"
+    )
+    may_go_on.set()
+    page.until("[...runs.values()][0].complete", "all is read")
+    assert page.js("waits[0]") < 100  # it asks for the rest at once
+    assert page.js("Object.values([...runs.values()][0].trials)[0].generations.at(-1)[1]") == 200_002.0
 
 
 def test_names_and_settings_are_text(page: Page, root: Path) -> None:

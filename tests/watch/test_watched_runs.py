@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from written_runs import progress_line, write_progress, write_run
+from written_runs import progress_line, write_progress, write_race, write_run
 
+from fastes.runs import folder_lock
 from fastes.runs.folder_lock import FolderLock
 from fastes.watch import watched_runs
 from fastes.watch.followed_progress import FollowedProgress
@@ -90,9 +91,15 @@ def test_a_page_of_another_server_gets_all(tmp_path: Path) -> None:
         assert (news["anew"], [row["generations"] for row in news["changed"]]) == (True, [50])
 
 
-def test_a_training_that_is_killed_is_no_longer_running(tmp_path: Path) -> None:
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_training_that_is_killed_is_no_longer_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: bool) -> None:
+    if not listed:  # as on macOS
+        monkeypatch.setattr(folder_lock, "holders", dict)
+        monkeypatch.setattr(watched_runs, "holders", dict)
     run = write_run(tmp_path / "1", noted={"finished": False})
     table, lock = Table(WatchedRuns([tmp_path])), FolderLock(run)
+    table.update()
+    assert table.rows[str(run)]["status"] == "stopped"
     lock.take()
     table.update()
     assert table.rows[str(run)]["status"] == "running"
@@ -155,6 +162,19 @@ def test_runs_of_other_environments_are_no_seeds_of_each_other(tmp_path: Path) -
     shown = [runs.run_since(str(tmp_path / str(number)), {}) for number in range(3)]
     assert shown[0]["group"] == shown[1]["group"] != shown[2]["group"]
     assert shown[2]["settings"]["env_kwargs"] == "{'gravity': 20.0}"
+
+
+def test_races_are_one_group_whichever_recipe_has_won(tmp_path: Path) -> None:
+    write_race(tmp_path / "0", 0, "linear", {"obs_clip": 5.0}, obs_clip=5.0, sigma=0.02)
+    write_race(tmp_path / "1", 1, "wide", {"obs_clip": 5.0}, obs_clip=5.0, sigma=0.3)
+    write_race(tmp_path / "2", 2, "linear", {}, obs_clip=5.0, sigma=0.02)
+    write_run(tmp_path / "3", seed=3, obs_clip=5.0, sigma=0.02)
+    runs = WatchedRuns([tmp_path])
+    shown = [runs.run_since(str(tmp_path / str(number)), {}) for number in range(4)]
+    assert shown[0]["group"] == shown[1]["group"]
+    assert len({each["group"] for each in shown}) == 3
+    assert shown[1]["told"] == {"env_kwargs": "", "recipes": "race", "obs_clip": "5.0"}
+    assert shown[1]["settings"]["sigma"] == "0.3"
 
 
 def test_rungs_and_recipes_of_a_race(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_where_wheels_are_proven_no_compiler_is_found(tmp_path: Path, monkeypatc
 
 
 def test_named_tests_are_there_and_mujoco_is_not_needed_without_it() -> None:
-    for tests in ("kernels", "quick"):
+    for tests in ("golden", "quick"):
         assert all((ROOT / name).is_file() for name in prove.arguments_of(tests, ()))
     assert all((ROOT / "tests" / name).is_file() for name in prove.NEED_THE_SOURCE)
     lost = set(prove.arguments_of("quick", ())) - set(prove.arguments_of("quick", ("mujoco", "video")))

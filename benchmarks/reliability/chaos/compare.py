@@ -16,7 +16,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.runs.run_config import PROGRESS
 from fastes.training.record import Record
 
-_TIMES = {"seconds", "steps_per_second", "utilisation", "jobs_rerun"}  # statistics that the clock decides
+_TIMES = {"seconds", "cpu_seconds", "steps_per_second", "utilisation", "jobs_rerun"}  # statistics that the clock decides
 
 
 def folder_differences(calm: Path, chaos: Path) -> list[str]:

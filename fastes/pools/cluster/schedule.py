@@ -209,7 +209,8 @@ class OpenTicket:
         self._lengths, self._cuts = (np.zeros(len(jobs), dtype=np.int64) for _ in range(2))
         self._rows = np.zeros((len(jobs) if self.sends_rows else 0, 2, self.obs_size))
         self._infos: list[tuple[Info, ...]] = [()] * len(jobs) if self.is_candidates and spec.info_bytes else []
-        self._busy_seconds, self._rerun, self._penalised, self._has_masks = 0.0, 0, "", False
+        self._busy_seconds, self._cpu_seconds = 0.0, 0.0
+        self._rerun, self._penalised, self._has_masks = 0, "", False
 
     @property
     def is_finished(self) -> bool:
@@ -229,7 +230,9 @@ class OpenTicket:
             for position, job in zip(at.tolist(), fresh.tolist(), strict=True):
                 self._infos[position] = played.infos[job]
         if len(fresh):
-            self._busy_seconds += played.busy_seconds * len(fresh) / len(played.returns)
+            share = len(fresh) / len(played.returns)
+            self._busy_seconds += played.busy_seconds * share
+            self._cpu_seconds += played.cpu_seconds * share
             self._rerun += played.rerun
             self._penalised = played.penalised or self._penalised
             self._has_masks |= played.has_masks
@@ -276,6 +279,7 @@ class OpenTicket:
             per_candidate=self.request.episodes.per_candidate,
             infos=tuple(self._infos),
             has_masks=self._has_masks,
+            cpu_seconds=self._cpu_seconds,
         )
 
     def _moments(self) -> Float64 | MomentSums:

@@ -260,7 +260,7 @@ def build(
         with warnings.catch_warnings():
             if spec.env_shown:
                 warnings.simplefilter("ignore")
-            runner = JobRunner(spec, block, index, signals.uninterruptible, notify)
+            runner = JobRunner(spec, block, index, signals.uninterruptible, notify, is_process=True)
         limit_threads()
         leave_untimed()
         close_before_end(signals.uninterruptible()(runner.close))

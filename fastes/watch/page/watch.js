@@ -2,17 +2,18 @@
 "use strict";
 
 const POLL = 1000, SLOW_POLL = 5000, PATIENCE = 10_000; // milliseconds
-const MOST_SHOWN = 12, LEAST_SMOOTHED = 10; // runs; evaluations
-const EVALUATION = 2, MEAN = 2, SPEED = 3, UTILISATION = 4; // columns of rows that the server sends, after steps and seconds
+const MOST_SHOWN = 12, MOST_NAMED = 4, LEAST_SMOOTHED = 10; // runs; runs that each chart names; evaluations
+const EVALUATION = 3, MEAN = 3, SPEED = 4, UTILISATION = 5; // columns of rows that the server sends, after steps, seconds, CPU seconds
 
 const byId = (id) => document.getElementById(id);
 const table = new Map(); // name -> row of the table of runs
 const runs = new Map(); // name -> what is known of a chosen run
 const charts = {
-  returns: new Chart("returns", 300), population: new Chart("population", 200), speed: new Chart("speed", 160),
-  utilisation: new Chart("utilisation", 160),
+  returns: new Chart("returns", 310), population: new Chart("population", 200, false), speed: new Chart("speed", 170),
+  utilisation: new Chart("utilisation", 170),
 };
-let chosen = [], revision = "", timer = 0, isAsking = false, askAgain = false;
+let chosen = [], revision = "", isComplete = false, timer = 0, isAsking = false, askAgain = false;
+let sorting = { by: "", down: false }; // by a column of the table of runs; "" is the order that it has by itself
 
 // --- small helpers ---------------------------------------------------------------------------------------------------
 
@@ -24,6 +25,12 @@ function element(tag, text, className) {
 }
 
 const setText = (place, text) => { if (place.textContent !== text) place.textContent = text; };
+const isThere = (name) => table.has(name);
+
+// A path that is broken after a slash if it is too long.
+function path(name) {
+  return name.split("/").flatMap((part, number) => (number ? ["/", element("wbr"), part] : [part]));
+}
 
 async function ask(path, values, options) {
   const answer = await fetch(`${path}?${new URLSearchParams(values)}`, { signal: AbortSignal.timeout(PATIENCE), ...options });
@@ -58,14 +65,16 @@ async function update() {
   try {
     const complete = await updateTable();
     const names = [...chosen];
-    const failed = (await Promise.allSettled(names.map(updateRun))).filter((each) => each.status === "rejected");
+    const told = await Promise.allSettled(names.map(updateRun)), failed = told.filter((each) => each.status === "rejected");
     if (failed.length) throw failed[0].reason;
-    if (names.length === 1) await updateVideo(names[0]);
     byId("connection").classList.remove("lost");
-    setText(byId("connection"), told());
-    show();
+    setText(byId("connection"), inShort());
+    if (told.some((each) => each.value)) show();
+    else showSilence();
+    if (names.length === 1) await updateVideo(names[0]);
     const isBusy = [...table.values()].some((row) => row.status === "running");
-    wait = complete ? (isBusy ? POLL : SLOW_POLL) : 50;
+    const isRead = complete && [...runs.values()].every((run) => run.complete);
+    wait = isRead ? (isBusy ? POLL : SLOW_POLL) : 20;
   } catch (error) {
     byId("connection").classList.add("lost");
     const isSilent = error instanceof TypeError || error.name === "TimeoutError";
@@ -77,7 +86,7 @@ async function update() {
   if (!document.hidden) timer = setTimeout(update, wait);
 }
 
-function told() {
+function inShort() {
   const running = [...table.values()].filter((row) => row.status === "running").length;
   return `${table.size} run${table.size === 1 ? "" : "s"}, ${running} running`;
 }
@@ -91,18 +100,24 @@ async function updateTable() {
   revision = news.revision;
   for (const row of news.changed) table.set(row.name, row);
   for (const name of news.gone) { table.delete(name); runs.delete(name); }
-  if (news.gone.length) chosen = chosen.filter((name) => table.has(name));
-  byId("none").hidden = table.size > 0 || !news.complete;
-  if (news.changed.length || news.gone.length) showTable();
-  if (!chosen.length && table.size && news.complete) choose(wished().filter((name) => table.has(name)));
+  if (news.gone.length) {
+    chosen = chosen.filter(isThere);
+    show();
+  }
+  const isNew = news.changed.length || news.gone.length || news.complete !== isComplete;
+  isComplete = news.complete;
+  if (isNew) showTable();
+  const asked = wished();
+  if (!chosen.length && asked.length && (news.complete || asked.every(isThere))) choose(asked.filter(isThere));
   if (!chosen.length && table.size && news.complete) choose([inOrder()[0].name]);
   return news.complete;
 }
 
+// Returns whether there is anything new.
 async function updateRun(name) {
   const before = runs.get(name);
   const news = await ask("run", { name, cursor: JSON.stringify(before ? before.cursor : {}) });
-  if (!news) { runs.delete(name); return; }
+  if (!news) { runs.delete(name); return true; }
   const run = before ?? { trials: {} };
   if (before && before.cursor.reading !== news.cursor.reading) run.trials = {};
   for (const [trial, parts] of Object.entries(news.trials)) {
@@ -113,24 +128,54 @@ async function updateRun(name) {
     }
   }
   const { trials: _, ...rest } = news;
-  runs.set(name, Object.assign(run, rest));
+  const state = JSON.stringify({ ...rest, silent: 0 }), isNew = state !== run.state;
+  runs.set(name, Object.assign(run, rest, { state }));
+  return isNew;
 }
 
 // --- the table of runs -----------------------------------------------------------------------------------------------
 
-// Running ones first, in a fixed order: they would change places whenever one of them writes.
+const byName = new Intl.Collator(undefined, { numeric: true }).compare;
+
+// By itself running ones first, in a fixed order: they would change places whenever one of them writes.
 function inOrder() {
-  const isRunning = (row) => row.status === "running";
-  const byName = new Intl.Collator(undefined, { numeric: true }).compare;
+  const isRunning = (row) => row.status === "running", { by, down } = sorting;
+  if (by) return [...table.values()].sort((a, b) => (down ? -1 : 1) * compared(a[by], b[by], down) || byName(a.name, b.name));
   return [...table.values()].sort((a, b) =>
     isRunning(b) - isRunning(a) || (isRunning(a) ? 0 : (b.updated ?? 0) - (a.updated ?? 0)) || byName(a.name, b.name));
 }
 
-function showTable() {
+// Numbers that are not known come last.
+function compared(a, b, down) {
+  if (typeof a === "string") return byName(a, b);
+  const least = down ? -Infinity : Infinity;
+  return Math.sign((a ?? least) - (b ?? least)) || 0;
+}
+
+// Of each column first the best, or the first letters; then the other way round; then the order that it has by itself.
+function sortBy(by) {
+  const first = by === "score" || by === "timesteps";
+  if (sorting.by !== by) sorting = { by, down: first };
+  else sorting = sorting.down === first ? { by, down: !first } : { by: "", down: false };
+  for (const button of document.querySelectorAll("[data-sort]")) {
+    const order = button.dataset.sort !== sorting.by ? "none" : sorting.down ? "descending" : "ascending";
+    button.parentElement.setAttribute("aria-sort", order);
+  }
+  showTable();
+}
+
+function listed() {
   const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (row) => words.every((word) => `${row.name} ${row.env} ${row.status} ${row.recipe}`.toLowerCase().includes(word));
-  const body = byId("runs").tBodies[0];
-  const rows = inOrder().filter(fits);
+  return inOrder().filter(fits);
+}
+
+function showTable() {
+  const body = byId("runs").tBodies[0], focused = document.activeElement;
+  const rows = listed();
+  byId("none").hidden = rows.length > 0 || !isComplete;
+  setText(byId("none"), table.size ? `None of ${table.size} runs has “${byId("filter").value.trim()}” in its name, environment, status or recipe.`
+    : "No runs yet. This page shows them as soon as a training begins.");
   const lines = new Map([...body.rows].map((line) => [line.name, line]));
   rows.forEach((row, number) => {
     const line = lines.get(row.name) ?? newLine(row.name);
@@ -139,6 +184,7 @@ function showTable() {
     if (body.rows[number] !== line) body.insertBefore(line, body.rows[number] ?? null);
   });
   for (const line of lines.values()) line.remove();
+  if (focused !== document.activeElement && body.contains(focused)) focused.focus({ preventScroll: true }); // its row has moved
   showChosen();
 }
 
@@ -149,7 +195,8 @@ function newLine(name) {
   tick.type = "checkbox";
   tick.setAttribute("aria-label", `compare ${name}`);
   tick.addEventListener("change", () => choose(tick.checked ? [...chosen, name] : chosen.filter((other) => other !== name)));
-  const button = element("button", name);
+  const button = element("button");
+  button.append(...path(name));
   button.type = "button";
   button.addEventListener("click", () => choose([name]));
   const cells = [element("td"), element("td"), element("td"), element("td", "", "number"), element("td", "", "number")];
@@ -174,11 +221,14 @@ function showChosen() {
     line.cells[0].firstChild.checked = isChosen;
     line.cells[1].firstChild.setAttribute("aria-pressed", isChosen);
   }
+  const names = listed().slice(0, MOST_SHOWN).map((row) => row.name);
+  byId("all").checked = names.length > 0 && names.every((name) => chosen.includes(name));
 }
 
 const wished = () => new URLSearchParams(location.hash.slice(1)).getAll("run");
 
 function choose(names) {
+  if (!names.some((name) => chosen.includes(name))) zoom.part = null;
   chosen = names.slice(-MOST_SHOWN);
   for (const name of [...runs.keys()]) if (!chosen.includes(name)) runs.delete(name);
   history.replaceState(null, "", `#${new URLSearchParams(chosen.map((name) => ["run", name]))}`);
@@ -189,8 +239,9 @@ function choose(names) {
 
 // --- the chosen runs -------------------------------------------------------------------------------------------------
 
-const axis = () => Number(byId("axis").value); // of rows: steps, or seconds
-const xAxis = () => (axis() ? { xValue: inTime, xName: "time" } : { xValue: short, xName: "steps" });
+const axis = () => Number(byId("axis").value); // of rows: steps, seconds, or CPU seconds
+const xAxis = () => [{ xValue: short, xName: "steps" }, { xValue: inTime, xName: "time" }, { xValue: inTime, xName: "CPU time" }][axis()];
+const styleOf = (number) => ({ colour: colour(number), dash: dash(number) });
 
 function show() {
   const shown = chosen.map((name) => runs.get(name)).filter(Boolean);
@@ -200,19 +251,33 @@ function show() {
   for (const id of ["facts", "population-box", "video-box", "settings-box"]) byId(id).hidden = !single;
   byId("compared-box").hidden = Boolean(single);
   byId("done").hidden = true;
-  setText(byId("title"), single ? `${single.env}, ${single.name}` : `${shown.length} runs`);
+  const many = `${shown.length} runs${shown.length === MOST_SHOWN ? ", the most that are compared" : ""}`;
+  setText(byId("title"), single ? [single.env, single.name].filter(Boolean).join(", ") : many);
   if (single) showOne(single);
   else showSeveral(shown);
+  showZoom();
+}
+
+function showZoom() {
+  const { xValue } = xAxis();
+  setText(byId("part"), zoom.part ? `${xValue(zoom.part[0])} to ${xValue(zoom.part[1])}` : "");
+  for (const button of document.querySelectorAll("[data-zoom]")) button.disabled = !zoom.part && button.dataset.zoom !== "in";
 }
 
 // The trial that is left, or the one with the best newest evaluations if several are.
 function leaderOf(run) {
-  const last = run.rungs.at(-1), trials = Object.keys(run.trials);
+  const last = run.rungs.at(-1), left = leftOf(run), newest = (trial) => newestOf(run, trial) ?? -Infinity;
   if (last && last.kept === 1) return String(last.trials[0]);
-  const newest = (trial) => median(run.trials[trial].evaluations.slice(-5).map((row) => row[EVALUATION])) ?? -Infinity;
-  const left = last ? trials.filter((trial) => last.trials.slice(0, last.kept).includes(Number(trial))) : trials;
-  return left.reduce((best, trial) => (newest(trial) > newest(best) ? trial : best), left[0] ?? trials[0]);
+  return left.reduce((best, trial) => (newest(trial) > newest(best) ? trial : best), left[0] ?? Object.keys(run.trials)[0]);
 }
+
+// The trials that have not been dropped.
+function leftOf(run) {
+  const last = run.rungs.at(-1), trials = Object.keys(run.trials);
+  return last ? trials.filter((trial) => last.trials.slice(0, last.kept).includes(Number(trial))) : trials;
+}
+
+const newestOf = (run, trial) => median(run.trials[trial].evaluations.slice(-5).map((row) => row[EVALUATION]));
 
 const curveOf = (run, trial) => run.trials[trial] ?? { evaluations: [], generations: [] };
 const leading = (run) => curveOf(run, leaderOf(run));
@@ -231,7 +296,13 @@ function showOne(run) {
 
 const inPercent = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
 const fromZero = (_, least, most) => [0, most > 0 ? most * 1.1 : 1];
-const columns = (rows, ...names) => names.map((name) => rows.map((row) => row[name]));
+
+// Columns of rows, the first of which is x; a logarithmic axis has no zero.
+function columns(rows, x, ...names) {
+  const shown = placed(rows, x).filter((row) => !zoom.isLog || row[x] > 0);
+  return [x, ...names].map((name) => shown.map((row) => row[name]));
+}
+const placed = (rows, x) => rows.filter((row) => row[x] !== null); // an earlier version's rows have no CPU time
 
 function showRunFacts(run, own) {
   const result = run.result;
@@ -245,13 +316,21 @@ function showRunFacts(run, own) {
     ["result", result ? `${score(result.mean)} ± ${score(result.std)}, worst ${score(result.worst)}, ${result.episodes} episodes` : ""],
     ["steps", run.budget ? `${short(run.timesteps)} of ${short(run.budget)}` : short(run.timesteps)],
     ["generations", String(run.generations)],
-    ["time", inTime(run.seconds)], ["left", left > 0 ? inTime(left) : ""],
+    ["time", inTime(run.seconds)], ["CPU time", run.cpu_seconds === null ? "" : inTime(run.cpu_seconds)],
+    ["left", run.status === "running" ? inTime(left > 0 ? left : NaN) : ""],
+    ["last row written", run.status === "finished" || run.silent === null ? "" : `${inTime(Math.round(run.silent))} ago`],
     ["steps per second", last.length ? short(last.at(-1)[SPEED]) : "–"],
     ["utilisation", last.length ? inPercent(last.at(-1)[UTILISATION]) : "–"],
     ["recipe", run.recipe], ["not read", run.reason],
   ]);
   byId("done").hidden = !run.budget || run.status !== "running";
   byId("done").value = run.budget ? Math.min(run.timesteps / run.budget, 1) : 0;
+}
+
+// Nothing but time has passed.
+function showSilence() {
+  const [run] = runs.values();
+  if (runs.size === 1) showRunFacts(run, leading(run).generations);
 }
 
 function returnsOfOne(run, x) {
@@ -264,7 +343,7 @@ function returnsOfOne(run, x) {
   const name = (trial) => run.recipes[trial] || `trial ${trial}`;
   let number = 1;
   for (const [trial, curve] of Object.entries(run.trials))
-    if (curve !== leader) add(smoothed(curve.evaluations), EVALUATION, { label: name(trial), colour: colour(number++), width: 1.2 });
+    if (curve !== leader) add(smoothed(curve.evaluations), EVALUATION, { label: name(trial), ...styleOf(number++), width: 1.2 });
   add(leader.generations, MEAN, { label: "population, mean", colour: ofPage("--soft"), width: 1, dash: [3, 3] });
   add(leader.evaluations, EVALUATION, { label: "one evaluation", colour: colour(0), points: true });
   const label = many ? `${name(first)}, running median` : "running median of the evaluations";
@@ -278,7 +357,7 @@ function smoothed(rows) {
   const half = Math.floor(Math.min(Math.max(Math.floor(rows.length / 10), 5), 51) / 2);
   return rows.map((row, at) => {
     const around = rows.slice(Math.max(0, at - half), at + Math.min(half, at) + 1).map((other) => other[EVALUATION]);
-    return [row[0], row[1], median(around)];
+    return [row[0], row[1], row[2], median(around)];
   });
 }
 
@@ -299,32 +378,47 @@ function showPopulation(population) {
   const total = counts.reduce((sum, count) => sum + count, 0);
   setText(box, `Returns of ${total} candidates, generation ${generation}`);
   charts.population.show([centres, counts], [{ label: "candidates", colour: colour(0), width: 0, bars: true }], {
-    xValue: short, xName: "return", xRange: () => [low, high], yRange: fromZero,
+    xValue: short, xName: "return", yName: "candidates", xRange: () => [low, high], yRange: fromZero,
   });
 }
 
 // --- races -----------------------------------------------------------------------------------------------------------
 
 function showRace(run) {
-  byId("race-box").hidden = !run.rungs.length;
-  if (!run.rungs.length) return;
-  setText(byId("race-title"), run.rungs.at(-1).recipes.some(Boolean) ? "The race of recipes" : "The trials");
-  const place = byId("race"), kind = JSON.stringify(run.rungs);
+  const name = (trial, recipe) => recipe || run.recipes[trial] || `trial ${trial}`;
+  const stages = run.rungs.map((rung, number) => ({
+    title: `rung ${number + 1}, after ${short(rung.at)} steps`,
+    entries: rung.trials.map((trial, at) => ({ name: name(trial, rung.recipes[at]), score: rung.scores[at], goesOn: at < rung.kept })),
+  }));
+  const left = leftOf(run);
+  if (run.status === "running" && left.length > 1) {
+    const entries = left.map((trial) => ({ name: name(trial), score: newestOf(run, trial), goesOn: false }));
+    entries.sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
+    stages.push({ title: "now", entries });
+  }
+  byId("race-box").hidden = !stages.length;
+  if (!stages.length) return;
+  setText(byId("race-title"), Object.keys(run.recipes).length ? "The race of recipes" : "The trials");
+  const head = stages.map((stage) => element("th", stage.title));
+  const most = Math.max(...stages.map((stage) => stage.entries.length));
+  const rows = Array.from({ length: most }, (_, at) => stages.map(({ title, entries }) => {
+    if (at >= entries.length) return element("td");
+    const { name: told, score: value, goesOn } = entries[at], text = `${at + 1}. ${told}: ${score(value)}`;
+    return element("td", goesOn ? `${text}, goes on` : text, goesOn ? "on" : title === "now" ? "" : "out");
+  }));
+  fill(byId("race"), [head, ...rows]);
+}
+
+// Write a table anew if it has changed.
+function fill(place, lines) {
+  const kind = lines.map((cells) => cells.map((cell) => cell.outerHTML).join("")).join("\n");
   if (place.kind === kind) return;
   place.kind = kind;
-  const head = element("tr");
-  head.append(...run.rungs.map((rung, number) => element("th", `rung ${number + 1}, after ${short(rung.at)} steps`)));
-  const most = Math.max(...run.rungs.map((rung) => rung.trials.length));
-  const rows = Array.from({ length: most }, (_, at) => {
+  place.replaceChildren(...lines.map((cells) => {
     const row = element("tr");
-    row.append(...run.rungs.map((rung) => {
-      if (at >= rung.trials.length) return element("td");
-      const text = `${at + 1}. ${rung.recipes[at] || `trial ${rung.trials[at]}`}: ${score(rung.scores[at])}`;
-      return element("td", at < rung.kept ? `${text}, goes on` : text, at < rung.kept ? "on" : "out");
-    }));
+    row.append(...cells);
     return row;
-  });
-  place.replaceChildren(head, ...rows);
+  }));
 }
 
 // --- several runs ----------------------------------------------------------------------------------------------------
@@ -336,12 +430,12 @@ function groupsOf(shown) {
     if (!found.has(run.group)) found.set(run.group, []);
     found.get(run.group).push(run);
   }
-  const groups = [...found.values()], names = new Set(groups.flatMap(([run]) => Object.keys(run.settings)));
-  const differ = [...names].filter((name) => new Set(groups.map(([run]) => run.settings[name])).size > 1);
+  const groups = [...found.values()], names = new Set(groups.flatMap(([run]) => Object.keys(run.told)));
+  const differ = [...names].filter((name) => new Set(groups.map(([run]) => run.told[name])).size > 1);
   const environments = new Set(groups.map(([run]) => run.env));
   return groups.map((group) => {
     const [run] = group;
-    const words = environments.size > 1 ? run.env : differ.slice(0, 3).map((name) => `${name} ${run.settings[name] ?? "–"}`).join(", ");
+    const words = environments.size > 1 ? run.env : differ.slice(0, 3).map((name) => `${name} ${run.told[name] ?? "–"}`).join(", ");
     return { runs: group, label: group.length > 1 ? `${words || run.env}, median and range of ${group.length} seeds` : run.name };
   });
 }
@@ -349,11 +443,11 @@ function groupsOf(shown) {
 function showSeveral(shown) {
   const x = axis(), groups = groupsOf(shown), tables = [], lines = [], bands = [];
   groups.forEach((group, number) => {
-    const curves = group.runs.map((run) => smoothed(leading(run).evaluations)).filter((rows) => rows.length);
-    const own = colour(number);
+    const curves = group.runs.map((run) => placed(smoothed(leading(run).evaluations), x)).filter((rows) => rows.length);
+    const style = styleOf(number), own = style.colour;
     if (curves.length < 2) {
       tables.push(columns(curves[0] ?? [], x, EVALUATION));
-      lines.push({ label: group.label, colour: own });
+      lines.push({ label: group.label, ...style });
       return;
     }
     const [at, least, middle, most] = spread(curves, x);
@@ -361,23 +455,27 @@ function showSeveral(shown) {
     bands.push([lines.length + 1, lines.length + 2, `${own}33`]);
     const edge = { colour: `${own}66`, width: 1, unnamed: true };
     lines.push({ ...edge, label: `${group.label}, best` }, { ...edge, label: `${group.label}, worst` });
-    lines.push({ label: group.label, colour: own, width: 2.5 });
+    lines.push({ label: group.label, ...style, width: 2.5 });
   });
-  charts.returns.show(uPlot.join(tables), lines, { ...xAxis(), bands, yValue: score, legend: true });
-  const coloured = groups.flatMap((group, number) => group.runs.map((run) => ({ run, colour: colour(number) })));
-  const named = coloured.map(({ run, colour: own }) => ({ label: run.name, colour: own, width: 1.5 }));
-  const each = (column) => uPlot.join(coloured.map(({ run }) => columns(leading(run).generations, x, column)));
-  charts.speed.show(each(SPEED), named, { ...xAxis(), yRange: fromZero, legend: false });
-  charts.utilisation.show(each(UTILISATION), named, { ...xAxis(), yValue: inPercent, yTick: inPercent, yRange: () => [0, 1], legend: false });
-  showCompared(coloured);
+  charts.returns.show(uPlot.join(tables), lines, { ...xAxis(), bands, yValue: score });
+  const styled = groups.flatMap((group, number) => group.runs.map((run) => ({ run, style: styleOf(number) })));
+  const named = styled.map(({ run, style }) => ({ label: run.name, ...style, width: 1.5 }));
+  const each = (column) => uPlot.join(styled.map(({ run }) => columns(leading(run).generations, x, column)));
+  const options = { ...xAxis(), legend: styled.length <= MOST_NAMED };
+  charts.speed.show(each(SPEED), named, { ...options, yRange: fromZero });
+  charts.utilisation.show(each(UTILISATION), named, { ...options, yValue: inPercent, yTick: inPercent, yRange: () => [0, 1] });
+  showCompared(styled);
   byId("race-box").hidden = true;
 }
 
 // x, least, median and most of curves where all of them are known.
 function spread(curves, x) {
-  const begin = Math.max(...curves.map((rows) => rows[0][x])), end = Math.min(...curves.map((rows) => rows.at(-1)[x]));
-  const at = Array.from({ length: 200 }, (_, number) => begin + (Math.max(end - begin, 0) * number) / 199);
-  const each = curves.map((rows) => interpolated(rows, x, at));
+  const shown = zoom.isLog ? curves.map((rows) => rows.filter((row) => row[x] > 0)).filter((rows) => rows.length) : curves;
+  if (!shown.length) return [[], [], [], []];
+  const begin = Math.max(...shown.map((rows) => rows[0][x])), end = Math.max(Math.min(...shown.map((rows) => rows.at(-1)[x])), begin);
+  const place = (share) => (zoom.isLog ? begin * (end / begin) ** share : begin + (end - begin) * share);
+  const at = Array.from({ length: 200 }, (_, number) => place(number / 199));
+  const each = shown.map((rows) => interpolated(rows, x, at));
   const over = (choose) => at.map((_, number) => choose(each.map((values) => values[number])));
   return [at, over((v) => Math.min(...v)), over(median), over((v) => Math.max(...v))];
 }
@@ -388,24 +486,23 @@ function interpolated(rows, x, at) {
     while (number < rows.length - 2 && rows[number + 1][x] < here) number += 1;
     const [from, to] = [rows[number], rows[Math.min(number + 1, rows.length - 1)]];
     const share = to[x] > from[x] ? Math.min(Math.max((here - from[x]) / (to[x] - from[x]), 0), 1) : 0;
-    return from[2] + share * (to[2] - from[2]);
+    return from[EVALUATION] + share * (to[EVALUATION] - from[EVALUATION]);
   });
 }
 
-function showCompared(coloured) {
-  const shown = coloured.map(({ run }) => run), names = new Set(shown.flatMap((run) => Object.keys(run.settings)));
+function showCompared(styled) {
+  const shown = styled.map(({ run }) => run), names = new Set(shown.flatMap((run) => Object.keys(run.settings)));
   const differ = [...names].filter((name) => new Set(shown.map((run) => run.settings[name])).size > 1).slice(0, 8);
-  const head = element("tr");
-  head.append(...["run", "seed", "status", "best", "result", "steps", "time", ...differ].map((name) => element("th", name)));
-  const rows = coloured.map(({ run, colour: own }) => {
-    const row = element("tr"), swatch = element("span", "", "swatch");
-    swatch.style.background = own;
-    const cells = [run.name, run.seed, run.status, score(run.best), score(run.result?.mean), short(run.timesteps), inTime(run.seconds)];
-    row.append(...[...cells, ...differ.map((name) => run.settings[name] ?? "–")].map((cell) => element("td", String(cell ?? "–"))));
-    row.cells[0].prepend(swatch);
-    return row;
+  const head = ["run", "seed", "status", "best", "result", "steps", "time", ...differ].map((name) => element("th", name));
+  const rows = styled.map(({ run, style }) => {
+    const swatch = element("span", "", "swatch");
+    swatch.style.borderTop = `3px ${style.dash ? "dashed" : "solid"} ${style.colour}`;
+    const told = [run.name, run.seed, run.status, score(run.best), score(run.result?.mean), short(run.timesteps), inTime(run.seconds)];
+    const cells = [...told, ...differ.map((name) => run.settings[name])].map((cell) => element("td", String(cell ?? "–")));
+    cells[0].prepend(swatch);
+    return cells;
   });
-  byId("compared").replaceChildren(head, ...rows);
+  fill(byId("compared"), [head, ...rows]);
 }
 
 // --- the video -------------------------------------------------------------------------------------------------------
@@ -438,22 +535,40 @@ byId("draw").addEventListener("click", async () => {
   update();
 });
 
+const buttonOf = (line) => line?.cells[1].firstChild;
+
 // --- begin -----------------------------------------------------------------------------------------------------------
 
 byId("filter").addEventListener("input", showTable);
-byId("axis").addEventListener("change", show);
+byId("all").addEventListener("change", () => choose(byId("all").checked ? listed().slice(0, MOST_SHOWN).map((row) => row.name) : chosen.slice(0, 1)));
+byId("axis").addEventListener("change", () => zoom.set(null));
+byId("log").addEventListener("change", () => {
+  zoom.isLog = byId("log").checked;
+  zoom.set(null);
+});
+zoom.onChange = show;
+for (const button of document.querySelectorAll("[data-zoom]")) button.addEventListener("click", () => zoom[button.dataset.zoom]());
+for (const button of document.querySelectorAll("[data-sort]")) button.addEventListener("click", () => sortBy(button.dataset.sort));
 isDark.addEventListener("change", show);
-addEventListener("hashchange", () => choose(wished().filter((name) => table.has(name))));
+addEventListener("hashchange", () => choose(wished().filter(isThere)));
 document.addEventListener("visibilitychange", () => { if (!document.hidden) update(); });
 document.addEventListener("keydown", (event) => {
-  const line = document.activeElement?.closest?.("#runs tbody tr");
-  if (event.key === "/" && document.activeElement.tagName !== "INPUT") {
+  const focused = document.activeElement, line = focused?.closest?.("#runs tbody tr");
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  let next = null; // what gets the focus
+  if (event.key === "/" && focused !== byId("filter")) next = byId("filter");
+  else if (event.key === "ArrowDown" && focused === byId("filter")) next = buttonOf(byId("runs").tBodies[0].rows[0]);
+  else if (event.key === "ArrowDown" && line) next = buttonOf(line.nextSibling);
+  else if (event.key === "ArrowUp" && line) next = buttonOf(line.previousSibling) ?? byId("filter");
+  else if (event.key === " " && line && focused === buttonOf(line)) {
     event.preventDefault();
-    byId("filter").focus();
-  } else if (line && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
-    event.preventDefault();
-    const other = event.key === "ArrowDown" ? line.nextSibling : line.previousSibling;
-    other?.cells[1].firstChild.focus();
+    line.cells[0].firstChild.click();
   }
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+});
+document.addEventListener("keyup", (event) => {
+  if (event.key === " " && event.target.closest?.("#runs tbody button")) event.preventDefault(); // it has compared, and shows nothing
 });
 update();

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from processes import run_script
 
-from fastes.reports.csv_log import read_progress
 from fastes.reports.logged_names import OF_REPORTERS
+from fastes.reports.progress_rows import read_progress
 from fastes.reports.trackers.noted_run import read_noted_run
 from fastes.runs.run_config import read_config
 
