@@ -111,6 +111,7 @@ typedef struct {
     int32_t obs_size, num_outputs;  /* values that it observes, which an image is not among, and gives */
     int32_t num_layers;         /* 0: something else turns observations into outputs */
     const fastes_layer *layers; /* (num_layers,): each reads the outputs of the one before it */
+    int32_t is_linear;          /* whether it is one dense layer of at most 4 outputs, without activation, that reads all values */
     float *scratch[2];          /* each readable and writable FASTES_PAD floats past the largest layer or obs_size; beside outputs
                                  * an LSTM needs room for 4 out values, a GRU for 6 out */
     float *observed;            /* (obs_size,): the values that it observes. scratch[0], unless the first layer reads an image */
@@ -234,7 +235,7 @@ int64_t fastes_claim(int64_t *unclaimed, int64_t stride, int64_t count, int64_t 
 void fastes_commit(int64_t *flag, int64_t value);
 
 /* Reads a flag and everything published before it. */
-int64_t fastes_committed(const int64_t *flag);
+static inline int64_t fastes_committed(const int64_t *flag) { return __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
 
 /* How this thread computes with floats: to nearest, denormals as they are, no traps. An environment, or a library that it loads,
  * may change that, and all that is computed afterwards has other bits. */

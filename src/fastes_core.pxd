@@ -43,6 +43,7 @@ cdef extern from "fastes_core.h" nogil:
         int64_t full_size
         int32_t obs_size, num_outputs, num_layers
         const fastes_layer *layers
+        int32_t is_linear
         float *scratch[2]
         float *observed
         int32_t num_joined

@@ -119,8 +119,6 @@ int64_t fastes_claim(int64_t *unclaimed, int64_t stride, int64_t count, int64_t 
 
 void fastes_commit(int64_t *flag, int64_t value) { __atomic_store_n(flag, value, __ATOMIC_RELEASE); }
 
-int64_t fastes_committed(const int64_t *flag) { return __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
-
 int fastes_float_mode(void) {
     int mode;
     switch (fegetround()) {

@@ -1,8 +1,12 @@
-/* CartPole with a linear policy in a bare loop: examples/native/cartpole.c, without FastES around it. */
+/* CartPole with a linear policy in a bare loop: examples/native/cartpole.c, without FastES around it.
+ *
+ * The policy is the whole one that training plays: observations normalised and clipped in double precision, weights, bias, and the larger
+ * output. What training adds is left out: statistics of observations, returns, and what other processes may want of it. The compiler
+ * knows the environment, its constants and the policy's shape. */
 #include "../../examples/native/cartpole.c"
 
-/* Steps of as many episodes; weight (4, 2), mean and inv_std (4,), as a trained policy has them. */
-int64_t bare_steps(int64_t episodes, const float *weight, const double *mean, const double *inv_std) {
+/* Steps of as many episodes; weight (4, 2), bias (2,), mean and inv_std (4,), as a trained policy has them. */
+int64_t bare_steps(int64_t episodes, const float *weight, const float *bias, const double *mean, const double *inv_std) {
     struct cartpole state;
     fastes_random random;
     float seen[4];
@@ -21,7 +25,7 @@ int64_t bare_steps(int64_t episodes, const float *weight, const double *mean, co
                 y[0] += clipped * weight[2 * i];
                 y[1] += clipped * weight[2 * i + 1];
             }
-            int64_t action = y[1] > y[0];
+            int64_t action = y[1] + bias[1] > y[0] + bias[0];
             double reward = 0;
             step(&state, &action, seen, &reward, &terminated, &truncated);
         }

@@ -37,7 +37,7 @@ PHYSICS_AIMS = {
     "Humanoid-v5": 0.97,
 }
 AIMS = {"CartPole-v1": 30.0, "Pendulum-v1": 30.0, "Acrobot-v1": 30.0, "MountainCar-v0": 30.0, "MountainCarContinuous-v0": 0.0}
-BARE_AIM = 0.8
+BARE, BARE_AIM = "bare", 0.8  # CartPole over a bare loop of its equations
 ENVPOOL = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5")
 _ENVPOOL_SIZES = (1, 8, 64, 256)  # environments side by side, of which the fastest counts
 _GENERATIONS = 20  # whose parameters have to be the same
@@ -59,11 +59,14 @@ def check_same(env: str) -> None:
 
 
 def rate(model: FastES, seconds: float) -> tuple[float, float]:
-    """Train on for some seconds; return the environment steps per CPU second, evaluations included, and the last sigma."""
-    before, started, stop = model.num_timesteps + model.eval_timesteps, time.process_time(), StopAfter(seconds)
+    """Train on for some seconds; return the environment steps per CPU second, evaluations included, and the last sigma.
+
+    Steps are those that were played: `learn` ends with the evaluation that it has begun, and the next `learn` plays it again.
+    """
+    before, started, stop = model.evaluator.steps_played(), time.process_time(), StopAfter(seconds)
     model.learn(10**12, stop, reset_num_timesteps=False)
-    steps = model.num_timesteps + model.eval_timesteps - before
-    return steps / (time.process_time() - started), stop.records[-1].sigma
+    spent, after = time.process_time() - started, model.evaluator.steps_played()
+    return (sum(after) - sum(before)) / spent, stop.records[-1].sigma
 
 
 def table_row(name: str, pairs: Sequence[tuple[float, float]], aim: float) -> list[str]:
@@ -144,9 +147,9 @@ def over_bare(seconds: float, repeats: int) -> list[str]:
         loop, env = compile_bare(folder)
         with model_on(env, "on") as model:
             rate(model, 2 * seconds)
-            weight: Any = np.ascontiguousarray(model.theta[:8])
+            weight, bias = (np.ascontiguousarray(each) for each in (model.theta[:8], model.theta[8:10]))
             mean, inv_std = (np.ascontiguousarray(each) for each in (model.normalizer.mean, 1.0 / model.normalizer.std))
-            given = [array.ctypes.data_as(ctypes.c_void_p) for array in (weight, mean, inv_std)]
+            given = [array.ctypes.data_as(ctypes.c_void_p) for array in (weight, bias, mean, inv_std)]
             pairs = []
             for _ in range(repeats):
                 one, started = rate(model, seconds)[0], time.process_time()
@@ -197,12 +200,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.native", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a stretch (default: 2)")
     parser.add_argument("--repeats", type=int, default=5, help="stretches of each side (default: 5)")
+    names = (*PHYSICS_AIMS, *AIMS, BARE)
+    parser.add_argument(
+        "--envs", nargs="+", choices=names, default=names, metavar="ENV", help=f"of {', '.join(names)} (default: all)"
+    )
     given = parser.parse_args()
-    rows = [over_physics(env, given.seconds, given.repeats) for env in PHYSICS_AIMS]
-    rows += [compare(env, given.seconds, given.repeats) for env in AIMS]
-    rows.append(over_bare(given.seconds, given.repeats))
+    seconds, repeats = given.seconds, given.repeats
+    rows = [over_physics(env, seconds, repeats) for env in PHYSICS_AIMS if env in given.envs]
+    rows += [compare(env, seconds, repeats) for env in AIMS if env in given.envs]
+    if BARE in given.envs:
+        rows.append(over_bare(seconds, repeats))
     if find_spec("envpool"):  # pip install envpool
-        rows += [over_envpool(env, given.seconds, given.repeats) for env in ENVPOOL]
+        rows += [over_envpool(env, seconds, repeats) for env in ENVPOOL if env in given.envs]
     print(describe())
     print(markdown_table(("environment", "in C, steps/s", "baseline, steps/s", "ratio", "aim"), rows))
 

@@ -269,22 +269,27 @@ def test_activations_of_awkward_values(variant: str, activation: str) -> None:
         assert_same_bits(f"{variant} {activation}({value!r})", kernel.act(obs), twin.act(obs))
 
 
-def test_awkward_parameters(variant: str) -> None:
-    spec = mlp(7, (17, 9), unbounded(5))
+LINEAR_OR_NOT = pytest.mark.parametrize("hidden", [(16,), ()])  # C has a way of its own for linear policies of few outputs
+
+
+@LINEAR_OR_NOT
+def test_awkward_parameters(variant: str, hidden: tuple[int, ...]) -> None:
+    spec = mlp(7, hidden, unbounded(4))
     check_steps(variant, actors(spec, params=awkward(spec.num_params)), normals(70).reshape(10, 7))
 
 
+@LINEAR_OR_NOT
 @pytest.mark.parametrize("normalizer", [False, True])
 @pytest.mark.parametrize(
     "dtype", ["f8", "f4", "u1", "i8", "i4", "i2", "u8", "?", "f2", "g", ">f8", ">f4", ">i4", "list", "subclass"]
 )
-def test_observation_dtypes(variant: str, dtype: str, normalizer: bool) -> None:
+def test_observation_dtypes(variant: str, dtype: str, normalizer: bool, hidden: tuple[int, ...]) -> None:
     values = np.random.default_rng(5).uniform(0, 256, (4, 13))
     converted = values.astype("f8" if dtype in ("list", "subclass") else dtype)
     rows: Any = [row.tolist() for row in converted] if dtype == "list" else converted
     if dtype == "subclass":
         rows = converted.view(np.recarray)
-    check_steps(f"{variant} {dtype}", actors(mlp(13, (16,), unbounded(4)), normalizer=normalizer), rows)
+    check_steps(f"{variant} {dtype}", actors(mlp(13, hidden, unbounded(4)), normalizer=normalizer), rows)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8, np.int64])
@@ -312,11 +317,12 @@ def test_observations_that_are_not_contiguous(variant: str, dtype: type, normali
         assert_same_bits("the caller's observation", obs, copy)
 
 
-def test_observations_out_of_range(variant: str) -> None:
+@LINEAR_OR_NOT
+def test_observations_out_of_range(variant: str, hidden: tuple[int, ...]) -> None:
     rows = np.random.default_rng(7).standard_normal((8, 9)) * 10.0 ** np.linspace(-300, 300, 8)[:, None]
     rows[0, 0], rows[1, 3], rows[2, 8] = np.nan, np.inf, -np.inf
     for normalizer in (False, True):
-        spec = mlp(9, (8,), unbounded(3))
+        spec = mlp(9, hidden, unbounded(3))
         with np.errstate(over="ignore"):
             check_steps(f"{variant} float64", actors(spec, normalizer=normalizer), rows)
             check_steps(f"{variant} float32", actors(spec, normalizer=normalizer), rows.astype(np.float32))

@@ -353,7 +353,7 @@ def _in_order(block: SharedBlock, kinds: list[range]) -> list[range]:
     There is always a candidate then, until each training waits for its evaluation and no candidate is left for the others.
     """
     first = kinds[0]
-    if len(kinds) < 2 or first.start:  # they are the only ones, or first already
+    if len(kinds) < 2 or len(first) < 2 or first.start:  # they are the only ones, or first already; or no more than one waits
         return kinds
     waiting = np.count_nonzero(block.unclaimed[first.start : first.stop, 0] & UNCLAIMED)
     return kinds[::-1] if waiting > 1 else kinds
