@@ -14,6 +14,8 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 SHOWN = {  # script -> the packages that it needs, and its output as a pattern
     "black_box": ((), r"found \[[\d. ]+\] value -0\.0\d+"),
     "black_box_with_cmaes": (("cmaes",), r"loss \d\.\de-0[3-9] of FastES, \d\.\de-\d\d of CMA-ES"),
+    "cluster/one_machine": (("ray",), r"return 500\.0 the same parameters: True"),
+    "native/train": ((), r"return 500\.0 after 1\d{5} timesteps\nfirst action [01] reward 1\.0"),
     "own_environment": ((), r"return -(1\d|2[0-3])\.\d \+- \d+\.\d after \d+ timesteps"),
     "pixels": ((), r"return 0\.\d\d before, (1\.00|0\.9\d) after \d+ timesteps"),
     "resume": ((), r"the same parameters: True after 3\d{4} timesteps"),
@@ -26,7 +28,7 @@ SHOWN = {  # script -> the packages that it needs, and its output as a pattern
 
 
 def test_every_script_is_tried() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(SHOWN)
+    assert {str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.py")} == set(SHOWN)
 
 
 @pytest.mark.slow
