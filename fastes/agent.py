@@ -241,8 +241,9 @@ class Agent:
             try:
                 await self.trainer.run(CallbackListener(self, callbacks, self._warnings), ends_at)
             finally:
-                for each in callbacks:
-                    each.on_end(self)
+                with contextlib.ExitStack() as ends:  # each ends, also if another one fails
+                    for each in reversed(callbacks):
+                        ends.callback(each.on_end, self)
         of = self.last_evaluation_of  # a solved training goes back to the parameters of this evaluation
         return not self.solved or of is None or of.generation > begun_at.get(self.selection.present.number, 0)
 

@@ -125,7 +125,12 @@ cdef class ActorMemory:
         self.ready = self.most_kept == 0
         c.layers = <fastes_layer *>&self.layers[0]
         c.num_layers = len(layers)
-        c.is_linear = c.columns == NULL and [(layer.kind, layer.activation) for layer in layers] == [("dense", "identity")] and inputs <= 4
+        c.is_linear = (
+            c.columns == NULL
+            and [(layer.kind, layer.activation) for layer in layers] == [("dense", "identity")]
+            and inputs <= 4
+            and layers[0].inputs * inputs <= FASTES_LARGE_MATRIX
+        )
         c.num_outputs = inputs
 
     cdef take_parameter(self, fastes_layer *into, name, const float *place):

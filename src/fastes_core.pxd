@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "fastes_core.h" nogil:
     enum:
-        FASTES_PAD, FASTES_NO_GREY
+        FASTES_PAD, FASTES_NO_GREY, FASTES_LARGE_MATRIX
         FASTES_STREAM_VERSION, FASTES_STREAM_TABLE, FASTES_STREAM_PAIR, FASTES_STREAM_EVAL, FASTES_STREAM_INIT
     ctypedef enum fastes_obs_dtype:
         FASTES_OBS_FLOAT64, FASTES_OBS_FLOAT32, FASTES_OBS_UINT8

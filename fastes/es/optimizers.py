@@ -224,7 +224,7 @@ def stepped(optimizer: Optimizer, gradient: Float32, learning_rate: float) -> tu
     Raises:
         ValueError: The step has another shape.
     """
-    own = isinstance(optimizer, (SGD, Adam, ClipUp))
+    own = type(optimizer) in (SGD, Adam, ClipUp)
     new = shallow(optimizer) if own else copy.deepcopy(optimizer)  # that of a user may write into its arrays
     step = np.asarray(new.step(gradient, learning_rate), dtype=np.float32)
     if step.shape != gradient.shape:

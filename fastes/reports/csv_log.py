@@ -29,8 +29,8 @@ _MAX_DIGITS = 10  # of a generation, which is a number of 32 bits
 class CsvLog:
     """Appends records to a CSV file, one line each.
 
-    A slow generation's is written at once, and with it all before. Those of quick ones wait for each other, a second at most.
-    After an OSError no torn line stays in the file, and the next write includes the records that failed.
+    A slow generation's is written at once, and with it all before. Those of quick ones wait for the first that ends a second
+    after the last write. After an OSError no torn line stays in the file, and the next write includes the records that failed.
     """
 
     def __init__(self, path: Path) -> None:

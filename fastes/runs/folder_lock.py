@@ -52,6 +52,9 @@ class FolderLock:
         except OSError:  # a file system without locks
             os.close(descriptor)
             return
+        except BaseException:  # Ctrl-C while it waits
+            os.close(descriptor)
+            raise
         self._descriptor = descriptor
 
     def release(self) -> None:

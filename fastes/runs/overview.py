@@ -20,7 +20,7 @@ from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, given_in,
 RUNNING, FINISHED, STOPPED, UNREADABLE = STATUSES = "running", "finished", "stopped", "unreadable"
 _READ = (*Clock.COLUMNS, "eval_return")
 _BYTES_OF_ROWS = 16 << 10  # about sixty generations
-_MOST_BYTES = 4 << 20  # of rows, since the last checkpoint
+_MOST_BYTES = 1 << 20  # of rows, since the last checkpoint
 
 
 class Overview(NamedTuple):

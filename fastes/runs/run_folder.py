@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tomli_w
 
 from fastes.checkpoints.file_format import Checkpoint
@@ -53,7 +54,8 @@ def _given_settings(model: Model) -> dict[str, Any]:
     settings = _settings_in(model)
     given = {name: settings[name] for name in model.given_settings if name in settings}
     if isinstance(own := given.get("policy_kwargs"), dict):
-        given["policy_kwargs"] = {key: value for key, value in own.items() if key in model.given_settings["policy_kwargs"]}
+        names = model.given_settings["policy_kwargs"] or {}
+        given["policy_kwargs"] = {key: value for key, value in own.items() if key in names}
     return given
 
 
@@ -71,7 +73,7 @@ def new_run_folder(root: Path, env_name: str) -> Path:
 
 
 class RunFolder(Callback):
-    """Writes a run folder during training: statistics after each generation, checkpoints every checkpoint_seconds.
+    """Writes a run folder during training: statistics of each generation, checkpoints every checkpoint_seconds.
 
     It serves one training at a time. A second one gets FolderInUse, in a `with folder:` block or while a training runs.
 
@@ -190,7 +192,7 @@ class RunFolder(Callback):
             self._log.truncate({trial.number + 1: trial.training.generation for trial in model.selection.trials})
             for file in self.files:
                 file.on_start(model, total_timesteps)
-            model.cpu_seconds = max(self._log.cpu_seconds, model.cpu_seconds)  # NaN stays
+            model.cpu_seconds = float(np.maximum(self._log.cpu_seconds, model.cpu_seconds))  # NaN stays
             if self._config:
                 self._note(at_seconds=self._log.seconds)
             self._midway.on_start(model)

@@ -272,7 +272,7 @@ def test_activations_of_awkward_values(variant: str, activation: str) -> None:
 LINEAR_OR_NOT = pytest.mark.parametrize("hidden", [(16,), ()])  # C has a way of its own for linear policies of few outputs
 
 
-@LINEAR_OR_NOT
+@pytest.mark.parametrize("hidden", [(17, 9), ()])
 def test_awkward_parameters(variant: str, hidden: tuple[int, ...]) -> None:
     spec = mlp(7, hidden, unbounded(4))
     check_steps(variant, actors(spec, params=awkward(spec.num_params)), normals(70).reshape(10, 7))

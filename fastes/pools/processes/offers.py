@@ -1,4 +1,4 @@
-"""Offers of jobs: bytes in a pipe that workers share. Each wakes one worker that sleeps."""
+"""Offers of jobs: bytes in a pipe that workers share. Each lets one worker that sleeps look for jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import fcntl
 import os
 import select
 
-_ROOM = 4096  # bytes, if the system lets a pipe be so small: those that nobody needed are read later, each for a look in vain
+_ROOM = 4096  # bytes, if the system allows it: each that nobody needs costs a look in vain
 
 
 class Offers:

@@ -100,7 +100,9 @@ class ProcessPool(BlockPool):
             self._selector.close()
             raise
         try:
-            self._offers = self._with_limits_named(lambda: (Offers(), Offers()))
+            for _ in range(2):
+                with interrupts_wait():
+                    self._offers += (self._with_limits_named(Offers),)
             self.start()
         except BaseException:
             self.close()
@@ -316,8 +318,9 @@ class ProcessPool(BlockPool):
                 self._release(channel)
         self.workers.pop(worker.index, None)
         worker.reap()
-        for open_ in self._requests.unfinished():
-            open_.is_counted = False
+        if not worker.is_worn:  # which has counted its last job
+            for open_ in self._requests.unfinished():
+                open_.is_counted = False
 
     def _see_off(self, workers: list[Worker]) -> list[Worker]:
         """Ask workers to close their environments and to end, and reap them. Returns those that had to be killed."""
@@ -454,6 +457,7 @@ class ProcessPool(BlockPool):
     def _renew(self, worker: Worker) -> None:
         """Let a worker without a job close its environment and end, and start a new one."""
         with interrupts_wait():
+            worker.is_worn = True
             late = self._see_off([worker])
         warn_of_late(self.spec.source.name, late)
         self.start()

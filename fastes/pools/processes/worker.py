@@ -304,7 +304,7 @@ def work(
             except Exception as error:
                 connection.send(_failed(claimed, row, error))
                 return  # the environment may be in any state, and the next job of another request
-            if is_last(block, number):
+            if is_last_done(block, number):
                 connection.send_bytes(LOOK)
             if row[LEAVE]:
                 return  # the environment has swallowed the exception, or taken over the signal
@@ -314,10 +314,10 @@ def work(
                 return
         signals.listen()  # the environment may have installed handlers
         if not sleep.until_offer():
-            return
+            return  # the parent has hung up
 
 
-def is_last(block: SharedBlock, number: int) -> bool:
+def is_last_done(block: SharedBlock, number: int) -> bool:
     """Count a job of a slot as done. Returns whether no other one is left."""
     counted = _core.claim(block.unfinished, number, number + 1)
     return counted is not None and counted[2] == 0
@@ -353,7 +353,7 @@ def _in_order(block: SharedBlock, kinds: list[range]) -> list[range]:
     There is always a candidate then, until each training waits for its evaluation and no candidate is left for the others.
     """
     first = kinds[0]
-    if len(kinds) < 2 or len(first) < 2 or first.start:  # they are the only ones, or first already; or no more than one waits
+    if len(kinds) < 2 or len(first) < 2 or first.start:  # one kind, or one request, or they are first already
         return kinds
     waiting = np.count_nonzero(block.unclaimed[first.start : first.stop, 0] & UNCLAIMED)
     return kinds[::-1] if waiting > 1 else kinds

@@ -141,6 +141,7 @@ class Worker:
 
     Attributes:
         killed_for: The reason why the parent killed it; '' if it did not.
+        is_worn: Whether it ends because it has played as many episodes as a worker may.
         stderr_tail: The last lines that it wrote to stderr.
     """
 
@@ -148,7 +149,7 @@ class Worker:
         self.index, self.row = index, block.workers[index]
         self.row[[JOB, CLAIMING, READY, LEAVE, STAGE]] = -1, 0, 0, 0, 0
         self._show_lines = not spec.env_shown
-        self.killed_for = ""
+        self.killed_for, self.is_worn = "", False
         self.stderr_tail: deque[str] = deque(maxlen=30)
         self._partial = b""
         fill_standard_descriptors()  # an environment, or a callback, may have closed them since

@@ -430,8 +430,10 @@ function groupsOf(shown) {
     if (!found.has(run.group)) found.set(run.group, []);
     found.get(run.group).push(run);
   }
-  const groups = [...found.values()], names = new Set(groups.flatMap(([run]) => Object.keys(run.told)));
-  const differ = [...names].filter((name) => new Set(groups.map(([run]) => run.told[name])).size > 1);
+  const groups = [...found.values()], told = groups.map(([run]) => run.told);
+  const isMixed = new Set(told.map((own) => "recipes" in own)).size > 1; // races, and runs whose settings no race has
+  const tells = (name) => name === "recipes" || !isMixed || told.every((own) => name in own);
+  const differ = [...new Set(told.flatMap(Object.keys))].filter((name) => tells(name) && new Set(told.map((own) => own[name])).size > 1);
   const environments = new Set(groups.map(([run]) => run.env));
   return groups.map((group) => {
     const [run] = group;

@@ -22,7 +22,7 @@ def documents(path: Path) -> list[Any]:
 
 def test_the_folder_has_what_the_page_says() -> None:
     page = (FOLDER.parents[1] / "docs" / "guide" / "clusters.md").read_text(encoding="utf-8")
-    assert {path.name for path in FOLDER.iterdir()} == {SLURM.name, AWS.name, KUBERAY.name}
+    assert {path.name for path in FOLDER.iterdir()} == {SLURM.name, AWS.name, KUBERAY.name, "one_machine.py"}
     assert "`examples/cluster/`" in page
     assert all(f"`{path.name}`" in page for path in FOLDER.iterdir())
 
