@@ -110,8 +110,9 @@ def page(root: Path, browser: webdriver.Chrome) -> Iterator[Page]:
         page.server = server
         yield page
         errors = page.errors  # the browser forgets them then
-        left = [] if page.is_damaged else [error for error in errors if "ERR_" not in error]
         browser.get("about:blank")
+        errors += page.errors  # of requests that were under way: they belong to no later test
+        left = [] if page.is_damaged else [error for error in errors if "ERR_" not in error]
         server.shutdown()
         thread.join()
     videos.close()
