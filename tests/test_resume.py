@@ -360,6 +360,7 @@ def test_records_of_a_resumed_model_follow_on(tmp_path: Path) -> None:
     assert_same_records(whole.records, records)
 
 
+@pytest.mark.slow
 def test_a_module_id_keeps_the_arguments_of_its_environment(tmp_path: Path) -> None:
     """Train, stop, resume and play with the printed commands: the environment is the one with the arguments, all along."""
     flags = ["--workers", "0", "--quiet", "--population-size", "4", "--seed", "1", "--target-return", "none"]
@@ -378,6 +379,7 @@ def test_a_module_id_keeps_the_arguments_of_its_environment(tmp_path: Path) -> N
     assert other.returncode == 0, other.stderr
 
 
+@pytest.mark.slow
 def test_a_module_id_that_is_missing_is_asked_for_before_anything_happens(tmp_path: Path) -> None:
     flags = ["--workers", "0", "--quiet", "--population-size", "4", "--seed", "1", "--target-return", "none"]
     assert run_fastes("train", "envs_for_tests:Toy-v0", *flags, "--total-timesteps", "200", cwd=tmp_path).returncode == 0

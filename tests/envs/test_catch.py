@@ -73,6 +73,7 @@ def test_what_is_rendered() -> None:
     assert np.array_equal(frame[::16, ::16, 0], picture)
 
 
+@pytest.mark.slow
 def test_the_preset_solves_it() -> None:
     """About a second: it stops when 20 episodes of new seeds were all caught."""
     with FastES(ID, n_workers=0, seed=0) as model:

@@ -485,6 +485,7 @@ OWN = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["script", "notebook"])
 def test_what_main_defines_and_registers_is_known_to_workers(kind: str, tmp_path: Path) -> None:
     """A notebook's cells are executed in `__main__`, and no file holds them."""

@@ -99,6 +99,7 @@ def complaints(stderr: str) -> list[str]:
     return [line for line in stderr.splitlines() if "multi-threaded" not in line and "os.fork()" not in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["0 workers", "2 workers", "vector env"])
 @pytest.mark.parametrize(
     ("scenario", "told"),

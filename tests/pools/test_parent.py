@@ -274,6 +274,7 @@ def test_a_killed_training_leaves_a_checkpoint_and_nothing_else(whole_group: boo
         assert model.generation > 0
 
 
+@pytest.mark.slow
 def test_a_training_that_is_killed_again_and_again_ends_as_if_it_was_not(tmp_path: Path) -> None:
     flags = ["--seed", "4", "--quiet", "--workers", "2", "--preset", "default", "--population-size", "20"]
     flags += ["--target-return", "none", "--checkpoint-seconds", "0", "--total-timesteps", "150000"]

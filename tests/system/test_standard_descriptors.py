@@ -61,6 +61,7 @@ def with_descriptors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next((folder / "runs").glob("*/1"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", CLOSED)
 def test_training_with_closed_descriptors(how: str, with_descriptors: Path, tmp_path: Path) -> None:
     (tmp_path / "chattering.py").write_text(CHATTERING)
@@ -126,6 +127,7 @@ except BaseException:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_workers", ["0", "2"])
 @pytest.mark.parametrize("when", ["before it starts", "by the script", "in between"])
 def test_a_script_without_descriptors(when: str, n_workers: str, tmp_path: Path) -> None:
