@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from fastes.reports.progress_rows import Clock
 from fastes.system.atomic_files import append_whole, keep_aside, write_text
 from fastes.system.interrupts import interrupts_wait
@@ -97,7 +99,8 @@ class CsvLog:
             )
         self._last = dict(generations)
         write_text(self.path, _csv_lines([Record._fields, *kept]))
-        clock = Clock.of(self.path)
+        told = [(at, name) for at, name in enumerate(Record._fields) if name in Clock.COLUMNS]
+        clock = Clock.of({name: np.array([float(row[at]) for row in kept]) for at, name in told})
         self._elapsed, self.cpu_seconds = {int(trial): until for trial, until in clock.until.items()}, clock.cpu_seconds
 
     def _has_more_columns(self) -> bool:

@@ -195,10 +195,10 @@ class Clock:
         self.rows = np.zeros((1, 3))
 
     @classmethod
-    def of(cls, path: Path) -> Clock:
+    def of(cls, rows: Mapping[str, Numbers]) -> Clock:
         """The clock of all rows of a file."""
         clock = cls()
-        clock.add(read_progress(path, cls.COLUMNS))
+        clock.add(rows)
         return clock
 
     def add(self, rows: Mapping[str, Numbers]) -> Numbers:

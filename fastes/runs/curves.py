@@ -136,8 +136,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
     Raises:
         OSError: If a file cannot be read.
     """
-    rows, clock = read_progress(run / PROGRESS, (*Clock.COLUMNS, "eval_generation", "eval_at", "eval_return")), Clock()
-    clock.add(rows)
+    rows = read_progress(run / PROGRESS, (*Clock.COLUMNS, "eval_generation", "eval_at", "eval_return"))
     at = evaluated_at(rows)
     known = np.isfinite(at)
     written = read_config(run / CONFIG) or {}
@@ -158,7 +157,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         _outcome(noted, rows["timesteps"]),
         {**told, **flat_settings(settings)},
         None if given is None else {**told, **told_settings(settings, given)},
-        clock,
+        Clock.of(rows),
     )
 
 

@@ -37,7 +37,7 @@ class Overview(NamedTuple):
         timesteps: Environment steps of candidates so far, of all trials.
         budget: Environment steps after which it ends; None if no file tells it.
         best: Highest mean return of a noise-free evaluation so far; None before the first. A long run's is
-            from its last checkpoint and the rows since, but at most 4 MiB of these, about 16,000 generations.
+            from its last checkpoint and the rows since, but at most 1 MiB of these, about 4,000 generations.
         result: Noise-free return of the parameters that were kept; None before the end.
         seconds: Wall time of the training so far, of all its sessions; None if no file tells it.
         cpu_seconds: CPU time of the training so far, of all its processes; None if no file tells it.
@@ -243,9 +243,7 @@ def _seconds_of(rows: LastRows, noted: Mapping[str, Any], updated: float | None)
     if (seconds := number_in(noted, "seconds")) is not None:
         return seconds
     if rows.are_all and len(rows.columns["seconds"]):
-        clock = Clock()
-        clock.add(rows.columns)
-        return clock.seconds
+        return Clock.of(rows.columns).seconds
     before, began = number_in(noted, "at_seconds"), _time_of(text_in(noted, "started"))
     return None if before is None or began is None or updated is None else before + max(updated - began, 0.0)
 

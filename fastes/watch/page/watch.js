@@ -423,6 +423,9 @@ function fill(place, lines) {
 
 // --- several runs ----------------------------------------------------------------------------------------------------
 
+// The names of settings whose values are not the same in all of several runs.
+const differing = (many) => [...new Set(many.flatMap((own) => Object.keys(own)))].filter((name) => new Set(many.map((own) => own[name])).size > 1);
+
 // Runs that differ in their seeds alone are one group.
 function groupsOf(shown) {
   const found = new Map();
@@ -433,7 +436,7 @@ function groupsOf(shown) {
   const groups = [...found.values()], told = groups.map(([run]) => run.told);
   const isMixed = new Set(told.map((own) => "recipes" in own)).size > 1; // races, and runs whose settings no race has
   const tells = (name) => name === "recipes" || !isMixed || told.every((own) => name in own);
-  const differ = [...new Set(told.flatMap(Object.keys))].filter((name) => tells(name) && new Set(told.map((own) => own[name])).size > 1);
+  const differ = differing(told).filter(tells);
   const environments = new Set(groups.map(([run]) => run.env));
   return groups.map((group) => {
     const [run] = group;
@@ -493,8 +496,7 @@ function interpolated(rows, x, at) {
 }
 
 function showCompared(styled) {
-  const shown = styled.map(({ run }) => run), names = new Set(shown.flatMap((run) => Object.keys(run.settings)));
-  const differ = [...names].filter((name) => new Set(shown.map((run) => run.settings[name])).size > 1).slice(0, 8);
+  const differ = differing(styled.map(({ run }) => run.settings)).slice(0, 8);
   const head = ["run", "seed", "status", "best", "result", "steps", "time", ...differ].map((name) => element("th", name));
   const rows = styled.map(({ run, style }) => {
     const swatch = element("span", "", "swatch");
