@@ -28,7 +28,7 @@ PAGE, PICTURES = Path("docs/comparison.md"), Path("docs/pictures")
 PEER_STEPS = 1_000_000
 _NAMES = {**NAMES, "cma": "CMA-ES", "auto": NAMES[OURS]}
 _DOTS = {**COLOURS, "auto": COLOURS[OURS], "cma": "#cc79a7"}
-_MARKS = {"ppo": "s", "trpo": "^", "ars": "D", "cma": "v"}  # told apart without colours, too
+_MARKS = {"ppo": "s", "trpo": "^", "a2c": "P", "ars": "D", "cma": "v"}  # told apart without colours, too
 _NEVER = 10.0  # place of "never" on the axis of ratios
 _ASKED = argparse.Namespace(timesteps=PEER_STEPS, es_timesteps=None)  # of the race: its usual budgets
 
@@ -228,8 +228,8 @@ def page(found: Compared) -> str:
         found.in_time[1],
         "## Without tuned settings, in the same steps",
         "![Scores in the same steps](pictures/comparison_steps.png)",
-        "The same tasks, 10,000 to 400,000 steps. FastES is the median of seeds 0 to 2; the others are seed 0. CMA-ES has a "
-        f"linear policy. {losses(found.in_steps[0])}",
+        "The same tasks, 10,000 to 400,000 steps. FastES is the median of seeds 0 to 2; the others are seed 0. PPO, A2C and ARS "
+        f"have SB3's defaults, and CMA-ES has a linear policy. {losses(found.in_steps[0])}",
         found.in_steps[1],
         "## In two minutes of one core",
         found.clocked,
@@ -250,7 +250,7 @@ def _wrapped(text: str) -> str:
 
 _SPLITS = {"choose": "chosen on it", "held out": "held out"}
 _IN_TIME = {"auto": "auto@ppo", "ppo": "ppo"}
-_IN_STEPS = {"auto": "auto", "ppo": "ppo", "ars": "ars", "cma": "cma"}
+_IN_STEPS = {"auto": "auto", "ppo": "ppo", "a2c": "a2c", "ars": "ars", "cma": "cma"}
 
 
 def draw_all(found: Compared) -> None:

@@ -16,7 +16,7 @@ from benchmarks.machine import usable_cpus
 from benchmarks.options import COUNT_OR_0
 from benchmarks.tables import amount, markdown_table
 
-PEERS = ("ppo", "ars", "cma", "random", "fixed")
+PEERS = ("ppo", "a2c", "ars", "cma", "random", "fixed")
 _LEVEL = 0.01  # scores that differ by less are level
 
 Scores = Mapping[tuple[str, str], tuple[float, float]]  # of a task and a method: median and worst seed
@@ -153,7 +153,7 @@ def main(given: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--tasks", nargs="+", default=[], metavar="NAME", help="tasks, splits or groups (default: all)")
     methods = (
-        "auto, recipe:<preset>, ppo, ars, cma, random, fixed; NAME@PEER: as many steps as take PEER's CPU time (default: auto)"
+        "auto, recipe:<preset>, ppo, a2c, ars, cma, random, fixed; NAME@PEER: as many steps as take PEER's CPU time (default: auto)"
     )
     parser.add_argument("--method", nargs="+", default=["auto"], metavar="NAME", help=methods)
     parser.add_argument("--seeds", type=COUNT_OR_0, nargs="+", default=[0, 1, 2], metavar="K", help="default: 0 1 2")

@@ -134,7 +134,7 @@ def memory(tmp_path: Path) -> Iterator[Path]:
 EVERY = [pytest.param(mode, 1, marks=pytest.mark.slow) for mode in ("unnamed", "named", "first")]
 
 
-@pytest.mark.parametrize(("mode", "step"), [("unnamed", 5), ("named", 5), ("first", 5), *EVERY])
+@pytest.mark.parametrize(("mode", "step"), [("unnamed", 13), ("named", 13), ("first", 13), *EVERY])
 def test_a_save_killed_at_any_line_leaves_the_old_file_or_the_new_one(mode: str, step: int, memory: Path) -> None:
     """Every line (or every step-th) that a save runs, in zipfile too, is the last one once."""
     done = run_script(KILL_AT_EVERY_LINE, memory, mode, str(step))
