@@ -378,7 +378,7 @@ class Agent:
         Args:
             episodes: Number of episodes.
             first_seed: Environment seed of the first one; the others have the seeds that follow.
-            video: An mp4 to write. None draws no video, except in a notebook, which keeps it in the output.
+            video: An mp4 or a GIF to write. None draws no video, except in a notebook, which keeps it in the output.
             render: Open a window instead.
             max_frames, max_seconds: The longest video; episodes are always played to their end. None for no limit.
 

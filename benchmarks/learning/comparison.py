@@ -228,8 +228,8 @@ def page(found: Compared) -> str:
         found.in_time[1],
         "## Without tuned settings, in the same steps",
         "![Scores in the same steps](pictures/comparison_steps.png)",
-        "The same tasks, 10,000 to 400,000 steps. FastES is the median of seeds 0 to 2; the others are seed 0. PPO, A2C and ARS "
-        f"have SB3's defaults, and CMA-ES has a linear policy. {losses(found.in_steps[0])}",
+        "The same tasks, 10,000 to 400,000 steps. FastES is the median of seeds 0 to 2; the others are seed 0. PPO, A2C and "
+        f"ARS have SB3's defaults, and CMA-ES has a linear policy. {losses(found.in_steps[0])}",
         found.in_steps[1],
         "## In two minutes of one core",
         found.clocked,

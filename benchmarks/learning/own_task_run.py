@@ -116,7 +116,8 @@ def play_row(name: str, method: str, seed: int, steps: int) -> Row:
     """
     task, before = read_tasks()[name], ended_cpu_seconds()
     kind, _, preset = method.partition(":")
-    peers = {"cma": learn_cma, **dict.fromkeys(("ppo", "a2c", "ars"), learn_sb3), "random": random_actions, "fixed": fixed_action}
+    of_sb3 = dict.fromkeys(("ppo", "a2c", "ars"), learn_sb3)
+    peers = {**of_sb3, "cma": learn_cma, "random": random_actions, "fixed": fixed_action}
     learnt = peers.get(kind, learn_fastes)(task, preset or kind, seed, steps)
     cpu = round(ended_cpu_seconds() - before, 1)
     returns = play(learnt.env, learnt.act, range(FINAL_SEEDS, FINAL_SEEDS + EPISODES), learnt.begin)

@@ -152,9 +152,7 @@ def main(given: Sequence[str] | None = None) -> None:
         "command", choices=("run", "table", "check"), help="check plays random actions and actions that never change"
     )
     parser.add_argument("--tasks", nargs="+", default=[], metavar="NAME", help="tasks, splits or groups (default: all)")
-    methods = (
-        "auto, recipe:<preset>, ppo, a2c, ars, cma, random, fixed; NAME@PEER: as many steps as take PEER's CPU time (default: auto)"
-    )
+    methods = "auto, recipe:<preset>, ppo, a2c, ars, cma, random, fixed; NAME@PEER: in PEER's CPU time (default: auto)"
     parser.add_argument("--method", nargs="+", default=["auto"], metavar="NAME", help=methods)
     parser.add_argument("--seeds", type=COUNT_OR_0, nargs="+", default=[0, 1, 2], metavar="K", help="default: 0 1 2")
     out = Path("benchmarks/results/studies/own_tasks.csv")

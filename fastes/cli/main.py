@@ -1,4 +1,4 @@
-"""The command line: fastes train, tune, play, eval, watch, runs, info, plot, replay, check-env, doctor."""
+"""The command line: fastes train, tune, play, eval, watch, runs, info, plot, gallery, replay, check-env, doctor."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fastes.cli.arguments import Parser, find_modules_here
 from fastes.cli.check_env import add_check_env, run_check_env
 from fastes.cli.doctor import add_doctor, run_doctor
 from fastes.cli.eval import add_eval, run_eval
+from fastes.cli.gallery import add_gallery, run_gallery
 from fastes.cli.info import add_info, run_info
 from fastes.cli.play import add_play, run_play
 from fastes.cli.plot import add_plot, run_plot
@@ -37,6 +38,7 @@ _COMMANDS = {
     "info": run_info,
     "watch": run_watch,
     "plot": run_plot,
+    "gallery": run_gallery,
     "replay": run_replay,
     "check-env": run_check_env,
     "doctor": run_doctor,
@@ -110,6 +112,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_info(commands)
     add_watch(commands)
     add_plot(commands)
+    add_gallery(commands)
     add_replay(commands)
     add_check_env(commands)
     add_doctor(commands)

@@ -27,7 +27,7 @@ def add_play(commands: Any) -> None:
     player.set_defaults(command="play")
     add_episodes(player, episodes=1)
     show = player.add_mutually_exclusive_group()
-    show.add_argument("--video", type=Path, metavar="FILE", help="write an mp4; needs no screen")
+    show.add_argument("--video", type=Path, metavar="FILE", help="write an mp4, or a GIF (.gif); needs no screen")
     show.add_argument("--render", action="store_true", help="open a window")
     player.add_argument(
         "--max-seconds",

@@ -31,9 +31,7 @@ def add_runs(commands: Any) -> None:
         "run has kept, or else its best evaluation so far. Settings are shown where runs of the same environment differ.",
     )
     runs.set_defaults(command="runs", env=None)
-    runs.add_argument(
-        "folders", nargs="*", type=Path, metavar="FOLDER", help=f"a folder of runs, or a run folder (default: {_RUNS})"
-    )
+    add_folders(runs)
     runs.add_argument(
         "--sort",
         choices=tuple(_ORDERS),
@@ -43,8 +41,15 @@ def add_runs(commands: Any) -> None:
     runs.add_argument("--json", action="store_true", help="print a JSON list with all that is known of each")
 
 
+def add_folders(parser: Any) -> None:
+    """Add the argument of `named_runs`."""
+    parser.add_argument(
+        "folders", nargs="*", type=Path, metavar="FOLDER", help=f"a folder of runs, or a run folder (default: {_RUNS})"
+    )
+
+
 def run_runs(arguments: argparse.Namespace) -> int:
-    seen = sorted(map(read_overview, _folders_of(arguments.folders)), key=_ORDERS[arguments.sort])
+    seen = sorted(map(read_overview, named_runs(arguments.folders)), key=_ORDERS[arguments.sort])
     if arguments.json:
         print(json.dumps([each.to_json() for each in seen], indent=2))
         return 0
@@ -57,14 +62,15 @@ def run_runs(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _folders_of(named: Sequence[Path]) -> list[Path]:
+def named_runs(named: Sequence[Path]) -> list[Path]:
+    """Return the run folders in these folders, each once; those in runs/ if none is named. FastESError if there are none."""
     try:
         return each_once([run for path in named or [_RUNS] for run in runs_of(path)])
     except FastESError as error:
         if named:
             raise
-        advice = "`fastes train ENV` makes the first one, `fastes runs FOLDER` lists those of another folder"
-        raise FastESError(f"there are no runs to list: {error}. {advice}") from error
+        advice = "`fastes train ENV` makes the first one; those of another folder have to be named"
+        raise FastESError(f"there are no runs: {error}. {advice}") from error
 
 
 # --- order ------------------------------------------------------------------------------------------------------------

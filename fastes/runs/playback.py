@@ -39,6 +39,8 @@ class Playback(list[Played]):
         if not self.video:
             return table
         source = f"data:{self.video_type};base64,{b64encode(self.video).decode('ascii')}"
+        if self.video_type.startswith("image/"):  # a GIF
+            return f'<img style="max-width: 100%" src="{source}">{table}'
         return f'<video controls loop muted style="max-width: 100%" src="{source}"></video>{table}'
 
 

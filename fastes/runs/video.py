@@ -1,4 +1,4 @@
-"""Playing a trained policy: in a window, or into an mp4 without a screen."""
+"""Playing a trained policy: in a window, or into a video without a screen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ _WITH_PYGAME = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gy
 _WITH_GL = ("gymnasium.envs.mujoco", "gymnasium_robotics")
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 _OF_GL = re.compile(r"\be?gl[A-Z]\w+|EGL|libGL|OpenGL|OSMesa|MUJOCO_GL|GLFW|glfw")  # in an error: the system's libraries
-_CONTAINERS = (".mp4", ".m4v", ".mov", ".mkv")  # of H.264
+_H264: dict[str, Any] = {"codec": "libx264", "quality": 7, "macro_block_size": 2}  # arguments of imageio_ffmpeg.write_frames
+_GIF: dict[str, Any] = {"codec": "gif", "pix_fmt_out": "pal8", "macro_block_size": 1}
+_CODECS = {".mp4": _H264, ".m4v": _H264, ".mov": _H264, ".mkv": _H264, ".gif": _GIF}
+_ONE_PALETTE = (
+    "split[frames][seen];[seen]palettegen=max_colors=128:stats_mode=diff[palette];[frames][palette]paletteuse=dither=none"
+)
 _LEAST_FPS = 30  # an environment with at least twice as many steps per second has frames left out
 
 
@@ -68,8 +73,8 @@ def play(
         model: The model.
         episodes: Number of episodes.
         first_seed: Environment seed of the first one; the others have the seeds that follow.
-        video: An mp4 to write. It plays as fast as its environment says (render_fps): with 60 steps per second or more, every
-            second or n-th is shown. The camera follows MuJoCo's robots unless the environment's arguments name one.
+        video: An mp4 or a GIF to write. It plays as fast as its environment says (render_fps): with 60 steps per second or
+            more, every second or n-th is shown. The camera follows MuJoCo's robots unless the environment's arguments name one.
         render: Open a window instead.
         max_frames, max_seconds: The longest video; episodes are always played to their end.
         caption: Whether each frame of the video tells the return so far and the step.
@@ -96,6 +101,7 @@ def play_episodes(
     caption: bool = True,
     on_frame: Callable[[int], object] | None = None,
     on_start: Callable[[VideoWriter], object] | None = None,
+    widest: int | None = None,
 ) -> Iterator[Played]:
     """`play` as a generator, which yields each episode when it has ended.
 
@@ -103,12 +109,13 @@ def play_episodes(
         model, episodes, first_seed, video, render, max_frames, max_seconds, caption: See `play`.
         on_frame: Called with the number of frames after each that was written.
         on_start: Called with the video's writer before the first frame.
+        widest: See VideoWriter.
     """
     mode = "human" if render else "rgb_array" if video else None
     with no_screen() if mode == "rgb_array" else nullcontext():
         env = build_drawn(model, mode)
         try:
-            with nullcontext() if video is None else video_writer(video, env, on_frame) as writer:
+            with nullcontext() if video is None else video_writer(video, env, on_frame, widest) as writer:
                 if writer is not None:
                     writer.limit(max_frames, max_seconds)
                     if on_start is not None:
@@ -201,7 +208,7 @@ def _libraries_advice() -> str:
 
 
 class VideoWriter:
-    """Streams frames to ffmpeg (H.264); the first one sets the size.
+    """Streams frames to ffmpeg (H.264, or a GIF); the first one sets the size.
 
     If the environment has many steps per second, the video shows every n-th, at the environment's speed. The file gets its
     name when it is complete: a video that was cut off has no index and does not play.
@@ -210,10 +217,13 @@ class VideoWriter:
         path: The video's file.
         fps: Steps per second.
         on_frame: Called with the number of frames after each.
+        widest: Pixels from which frames of a GIF are made narrower; None for their own width.
     """
 
-    def __init__(self, path: Path, fps: float, on_frame: Callable[[int], object] | None = None) -> None:
-        self.path, self.frames, self.on_frame = path, 0, on_frame
+    def __init__(
+        self, path: Path, fps: float, on_frame: Callable[[int], object] | None = None, widest: int | None = None
+    ) -> None:
+        self.path, self.frames, self.on_frame, self._widest = path, 0, on_frame, widest
         self.every = max(1, int(fps // _LEAST_FPS))  # steps per frame
         self.fps = fps / self.every
         self.most, self.cut = math.inf, False  # frames, and whether there would be more
@@ -248,8 +258,12 @@ class VideoWriter:
             import imageio_ffmpeg
         except ImportError:
             raise RenderError(f"writing a video needs imageio-ffmpeg: {install_command('video')}") from None
+        codec = _CODECS[self.path.suffix.lower()]
+        if codec is _GIF:
+            narrower = f"scale='min({self._widest},iw)':-1:flags=area," if self._widest else ""
+            codec = {**codec, "output_params": ["-vf", narrower + _ONE_PALETTE]}
         writer: Generator[None, Any, None] = imageio_ffmpeg.write_frames(
-            str(self.part), size, fps=self.fps, codec="libx264", quality=7, macro_block_size=2, ffmpeg_log_level="error"
+            str(self.part), size, fps=self.fps, ffmpeg_log_level="error", **codec
         )
         writer.send(None)
         return writer
@@ -276,17 +290,15 @@ class VideoWriter:
 
 @contextmanager
 def video_writer(
-    video: str | os.PathLike[str], env: Any, on_frame: Callable[[int], object] | None
+    video: str | os.PathLike[str], env: Any, on_frame: Callable[[int], object] | None, widest: int | None = None
 ) -> Generator[VideoWriter, None, None]:
     """Yield the writer of a video of an environment; RenderError if there cannot be such a file."""
     path = Path(video)
-    if path.suffix.lower() not in _CONTAINERS:
-        raise RenderError(
-            f"the video cannot be written to {path}: expected a name that ends in one of {', '.join(_CONTAINERS)}"
-        )
+    if path.suffix.lower() not in _CODECS:
+        raise RenderError(f"the video cannot be written to {path}: expected a name that ends in one of {', '.join(_CODECS)}")
     if not path.parent.is_dir() or path.is_dir():
         raise RenderError(f"the video cannot be written to {path}: expected a file name in an existing folder")
-    writer = VideoWriter(path, float(env.metadata.get("render_fps") or 30), on_frame)
+    writer = VideoWriter(path, float(env.metadata.get("render_fps") or 30), on_frame, widest)
     try:
         yield writer
     except BaseException:

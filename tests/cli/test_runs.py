@@ -145,7 +145,7 @@ def test_it_says_that_there_are_no_runs(
     monkeypatch.chdir(tmp_path)
     assert main(["runs"]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("fastes: error: there are no runs to list: runs is missing")
+    assert told.startswith("fastes: error: there are no runs: runs is missing")
     assert "`fastes train ENV` makes the first one" in told
     (tmp_path / "models").mkdir()
     assert main(["runs", "models"]) == 1

@@ -92,11 +92,22 @@ def test_a_video_that_was_cut_off_has_no_name(cartpole: Path) -> None:
     assert not [path for path in video.parent.iterdir() if ".part" in path.name]
 
 
-@pytest.mark.parametrize("suffix", [".mp4", ".m4v", ".mov", ".mkv"])
+@pytest.mark.parametrize("suffix", [".mp4", ".m4v", ".mov", ".mkv", ".gif"])
 def test_every_container_holds_every_frame(suffix: str, cartpole: Path) -> None:
     with FastES.load(cartpole, n_workers=0) as model:
         (played,) = play(model, 1, video=cartpole.with_name(f"v{suffix}"))
     assert imageio_ffmpeg.count_frames_and_secs(str(cartpole.with_name(f"v{suffix}")))[0] == played.frames == played.length
+
+
+def test_a_gif_has_the_pictures_of_the_video(cartpole: Path) -> None:
+    video, gif = cartpole.with_name("v.mp4"), cartpole.with_name("v.gif")
+    with FastES.load(cartpole, n_workers=0) as model:
+        for path in (video, gif):
+            play(model, video=path, max_frames=7)
+    frames = frames_of(gif, 400, 600).astype(float)
+    assert len(frames) == 7
+    assert np.abs(frames - frames_of(video, 400, 600)).mean() < 2.0
+    assert gif.read_bytes()[:6] == b"GIF89a"
 
 
 class Ended(RuntimeError):
@@ -326,10 +337,10 @@ def test_a_video_that_cannot_be_written(where: str, tmp_path: Path) -> None:
         _fails(model, ("video", str(tmp_path / where)), video=tmp_path / where)
 
 
-def test_a_format_that_h264_does_not_go_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_format_that_is_not_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FastES("Toy-v0", n_workers=0, **TINY) as model:
         model.save(tmp_path / "m")
-    for name in ("video.xyz", "video", "video.gif"):
+    for name in ("video.xyz", "video", "video.webp"):
         assert main(["play", str(tmp_path / "m"), "--video", str(tmp_path / name)]) == 1
         assert ".mp4" in capsys.readouterr().err
         assert not (tmp_path / name).exists()

@@ -104,3 +104,11 @@ def test_a_callback_may_play() -> None:
         played = list[Playback]()
         model.learn(100, lambda model, _: played.append(model.play()))
         assert played
+
+
+@pytest.mark.usefixtures("notebook")
+def test_a_notebook_shows_a_gif_as_a_picture(folder: Path) -> None:
+    with FastES("Toy-v0", **TINY) as model:
+        playback = model.play(video=folder / "v.gif")
+    assert '<img style="max-width: 100%" src="data:image/gif;base64,' in playback._repr_html_()
+    assert playback.video == (folder / "v.gif").read_bytes()

@@ -1,0 +1,74 @@
+"""Risk: a gallery shows another run than the best, or ends at one that cannot be drawn."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from written_runs import write_run
+
+from fastes import FastES
+from fastes.cli.main import main
+from fastes.runs.gallery import best_runs, picture_names
+from fastes.runs.overview import read_overview
+
+pytest.importorskip("imageio_ffmpeg")
+
+TINY: dict[str, Any] = {"population_size": 4, "preset": "default", "n_workers": 0, "target_return": "none"}
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs of Toy-v0, of which the second is better, and two whose environments cannot be had."""
+    monkeypatch.chdir(tmp_path)
+    for seed, score in ((1, 3.0), (2, 8.0)):
+        result = {"mean": score, "std": 1.0, "worst": 0.0, "episodes": 20}
+        folder = write_run(tmp_path / "runs" / "Toy-v0" / str(seed), seed=seed, noted={"env": "Toy-v0", "result": result})
+        with FastES("Toy-v0", seed=seed, **TINY) as model:
+            model.save(folder / "best.zip")
+    write_run(tmp_path / "runs" / "Gone-v0" / "1", noted={"env": "Gone|v0"})
+    (tmp_path / "runs" / "torn" / "1").mkdir(parents=True)
+    (tmp_path / "runs" / "torn" / "1" / "progress.csv").write_text("torn")
+    return tmp_path / "runs"
+
+
+def test_the_best_run_of_each_environment_is_drawn(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gallery", "--seconds", "0.5", "--width", "20"]) == 0
+    left_out, drawn, written = capsys.readouterr().out.splitlines()
+    assert left_out.startswith("runs/Gone-v0/1 is left out: ")
+    assert re.fullmatch(r"gallery/Toy-v0\.gif: return [-.\d]+, 0\.0 MB", drawn)
+    assert written == "gallery/gallery.md"
+    page = Path("gallery/gallery.md").read_text()
+    assert "![Toy-v0](Toy-v0.gif)" in page
+    assert "return 8.0 &plusmn; 1.0 over 20 episodes" in page
+    assert "`runs/Toy-v0/2`" in page
+    assert "Gone" not in page
+    picture = Path("gallery/Toy-v0.gif").read_bytes()
+    assert int.from_bytes(picture[6:8], "little") == 20, "as wide as was asked"
+
+
+def test_no_picture_is_an_error(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gallery", str(runs / "Gone-v0")]) == 1
+    assert "no run could be drawn" in capsys.readouterr().err
+    assert not Path("gallery/gallery.md").exists()
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--seconds", "0"), ("--width", "3"), ("--first-seed", "-1")])
+def test_a_number_out_of_range(flag: str, value: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gallery", str(runs), flag, value]) == 2
+    assert f"{flag} {value}" in capsys.readouterr().err.replace("0.0", "0")
+    assert not Path("gallery").exists()
+
+
+def test_arguments_of_an_environment_are_another_one(tmp_path: Path) -> None:
+    noted = {"env": "a:B/C-v0", "result": {"mean": 1.0, "std": 0.0, "worst": 1.0, "episodes": 2}}
+    folders = [
+        write_run(tmp_path / "1", noted={**noted, "env_kwargs": "{}"}),
+        write_run(tmp_path / "2", noted={**noted, "env_kwargs": "{'m': 2}"}),
+        write_run(tmp_path / "3", noted={"env": "a:B/C-v0", "env_kwargs": "{}"}),  # without a result: its best evaluation
+    ]
+    shown = best_runs(map(read_overview, folders))
+    assert [run.path.name for run in shown] == ["2", "3"]
+    assert picture_names(shown) == ["a-B-C-v0.gif", "a-B-C-v0-2.gif"]
