@@ -244,6 +244,14 @@ class Agent:
                 with contextlib.ExitStack() as ends:  # each ends, also if another one fails
                     for each in reversed(callbacks):
                         ends.callback(each.on_end, self)
+        is_spent = self.num_timesteps >= self.selection.budget
+        if budget and is_spent and not self.solved and self.generation == begun_at.get(self.selection.present.number, 0):
+            warnings.warn(
+                f"nothing was trained: {self.num_timesteps:,} timesteps went into the first candidates alone, and total_timesteps is "
+                f"{budget:,}. Give many times as many as the first candidates took",
+                UserWarning,
+                stacklevel=level_outside(),
+            )
         of = self.last_evaluation_of  # a solved training goes back to the parameters of this evaluation
         return not self.solved or of is None or of.generation > begun_at.get(self.selection.present.number, 0)
 

@@ -65,7 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     try:
         with output_is_the_result():
-            arguments = build_parser().parse_args(argv)
+            parser = build_parser()
+            if not (sys.argv[1:] if argv is None else argv):
+                parser.print_help()
+                return 0
+            arguments = parser.parse_args(argv)
         arguments.typed = sys.argv[1:] if argv is None else list(argv)  # for messages that say what to type instead
         find_modules_here(arguments.env, *getattr(arguments, "wrapper", []))
         with contextlib.nullcontext() if arguments.command in ("train", "tune") else output_is_the_result():

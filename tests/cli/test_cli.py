@@ -898,3 +898,8 @@ def test_help_shows_the_values_of_the_plain_recipe() -> None:
             assert getattr(model.settings, name) == value
             if name != "policy_kwargs":
                 assert helps[name].endswith(f"(default: {value})"), name
+
+
+def test_nothing_typed_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "gallery" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,17 @@ def test_a_budget_of_few_generations_gets_wider_noise() -> None:
     assert few["unbiased"] == (0.2, "lin_0.15_0.03", 0.2)
     assert many["unbiased"] == (0.1, "lin_0.05_0.01", 0.1)
     assert few["linear"] == many["linear"] == (0.1, "lin_0.05_0.01", 0.1)
+
+
+def test_a_budget_that_trains_nothing_is_told() -> None:
+    with FastES(Long, preset=AUTO, n_workers=0, seed=3, target_return="none") as model:
+        with pytest.warns(UserWarning, match=r"nothing was trained: 3,200 timesteps .* total_timesteps is 1,000"):
+            model.learn(1_000)
+        assert model.generation == 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.learn(10_000, reset_num_timesteps=False)
+        assert model.generation > 0
 
 
 @pytest.mark.parametrize("setting", [{"sigma": 0.1}, {"learning_rate": "lin_0.05_0.01"}, {"sigma": 0.3}])
