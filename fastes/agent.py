@@ -247,8 +247,8 @@ class Agent:
         is_spent = self.num_timesteps >= self.selection.budget
         if budget and is_spent and not self.solved and self.generation == begun_at.get(self.selection.present.number, 0):
             warnings.warn(
-                f"nothing was trained: {self.num_timesteps:,} timesteps went into the first candidates alone, and total_timesteps is "
-                f"{budget:,}. Give many times as many as the first candidates took",
+                f"nothing was trained: {self.num_timesteps:,} timesteps went into the first candidates, and total_timesteps "
+                f"is {budget:,}. Give many times as many as the first candidates took",
                 UserWarning,
                 stacklevel=level_outside(),
             )
