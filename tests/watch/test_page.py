@@ -576,23 +576,27 @@ def test_watching_for_long_takes_no_more_memory(page: Page, root: Path) -> None:
     page.until("charts.utilisation.plot", "it is shown")
     page.js("clearTimeout(timer)")
 
-    def after_updates(rounds: range) -> dict[str, float]:
-        for number in rounds:
-            with open(run / "progress.csv", "a") as file:
-                file.write(progress_line(number) + "\n")
-            page.browser.execute_async_script(  # a call for each update would leave its own traces in the browser
-                "const [done] = arguments, once = () => update().then(() => clearTimeout(timer));"
-                "Array.from({ length: 50 }).reduce((before) => before.then(once), once()).then(done)"
-            )
+    def after_updates() -> dict[str, float]:
+        with open(run / "progress.csv", "a") as file:
+            file.write(progress_line(1101) + "\n")
+        page.browser.execute_async_script(  # a call for each update would leave its own traces in the browser
+            "const [count, done] = arguments, once = () => update().then(() => clearTimeout(timer));"
+            "Array.from({ length: count - 1 }).reduce((before) => before.then(once), once()).then(done)",
+            UPDATES,
+        )
         page.browser.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
         metrics = page.browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
         return {each["name"]: each["value"] for each in metrics}
 
-    page.browser.execute_cdp_cmd("Performance.enable", {})
-    before, after = after_updates(range(1101, 1107)), after_updates(range(1107, 1113))
-    for name in ("Nodes", "JSEventListeners"):
-        assert after[name] <= before[name] + 5, name
-    assert after["JSHeapUsedSize"] <= 1.15 * before["JSHeapUsedSize"]
+    may_grow = {"Nodes": 0, "JSEventListeners": 0, "JSHeapUsedSize": UPDATES * KEPT}
+    grown, before = [], after_updates()
+    for _ in range(WINDOWS):
+        after = after_updates()
+        grown.append({name: after[name] - before[name] for name in may_grow})
+        if all(grown[-1][name] <= most for name, most in may_grow.items()):
+            return
+        before = after
+    pytest.fail(f"each window of {UPDATES} updates has left more than it may: {grown}")
 
 
 def test_a_long_run_is_shown_before_all_is_read(page: Page, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -654,4 +658,10 @@ def test_a_video_of_the_best_policy(page: Page, root: Path) -> None:
     page.until("charts.returns.plot && !document.getElementById('draw').disabled", "a video can be drawn")
     page.browser.find_element(By.ID, "draw").click()
     page.until("!document.getElementById('video').hidden", "it is drawn")
+UPDATES, KEPT, WINDOWS = 300, 512, 8  # updates of a window; bytes that each may keep; windows
+
+
     page.until("document.getElementById('video').videoWidth > 100", "the browser plays it")
+    """A leak grows in every window of updates; what the browser compiles, or has not collected yet, does not."""
+    page.until("!isAsking", "no update is under way")
+    page.browser.execute_cdp_cmd("Performance.enable", {})
