@@ -519,9 +519,34 @@ def test_all_that_can_be_used_has_a_name(page: Page, root: Path) -> None:
         known = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node["ignored"]]
         assert [role for role, name in known if role in roles and not name.strip()] == []
         assert [name for role, name in known if role == "searchbox"] == ["Filter"]
+    assert page.browser.find_element(By.ID, "left-out").text == "1 value at 0 left out"
     assert page.js(returns).endswith("0 to 3.9k; newest: CartPole-v1, median and range of 2 seeds 76.00")
 
 
+    assert page.browser.find_element(By.ID, "left-out").text == ""
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_a_logarithmic_axis_waits_for_values_above_0(page: Page, root: Path, seeds: int) -> None:
+    """A line and a band of seeds alike."""
+    names = [str(write_run(root / "CartPole-v1" / str(seed), seed=seed, noted={"finished": False})) for seed in range(seeds)]
+    zeros = [progress_line(number, seconds=0.0) for number in range(1, 21)]
+    for name in names:
+        write_progress(Path(name), zeros)
+    page.open(*names)
+    page.until(f"runs.size === {seeds} && charts.returns.plot?.data[0].length", "they are shown")
+    page.browser.find_element(By.ID, "axis").send_keys("time")
+    page.browser.find_element(By.ID, "log").click()
+    words = page.browser.find_element(By.ID, "left-out")
+    assert words.text == "the axis is linear: no value above 0 yet"
+    assert page.js("charts.returns.plot.scales.x.distr") == 1
+    for name in names:
+        write_progress(Path(name), [*zeros, *(progress_line(number) for number in range(21, 41))])
+    page.until("charts.returns.plot.scales.x.distr === 3", "the axis is logarithmic as soon as it can be")
+    page.until("[...runs.values()].every((run) => run.generations === 40)", "all are read")
+    page.until(f"document.getElementById('left-out').textContent === '{30 * seeds} values at 0 left out'", "it counts them")
+    for chart in ("returns", "speed", "utilisation"):
+        assert page.js(f"Math.min(...charts.{chart}.plot.data[0])") > 0, chart
 def test_the_legend_tells_the_newest_value_and_switches_lines_by_keyboard(page: Page, root: Path) -> None:
     run = write_run(root / "CartPole-v1" / "1", generations=40, noted={"finished": False})
     page.open()

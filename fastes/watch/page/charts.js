@@ -196,8 +196,9 @@ class Chart {
   }
 
   range(plot, least, most) {
-    this.all = this.ranges.xRange(plot, least, most);
-    return (this.zooms && zoom.part) || this.all;
+    const all = this.ranges.xRange(plot, least, most);
+    this.all = isKnown(least) ? all : null;
+    return (this.zooms && zoom.part) || all;
   }
 
   select(plot) {
