@@ -64,14 +64,14 @@ async function update() {
   let wait = POLL;
   try {
     const complete = await updateTable();
-    const names = [...chosen];
-    const told = await Promise.allSettled(names.map(updateRun)), failed = told.filter((each) => each.status === "rejected");
+    const names = [...chosen], asked = names.map(updateRun);
+    if (names.length === 1) asked.push(updateVideo(names[0]));
+    const told = await Promise.allSettled(asked), failed = told.filter((each) => each.status === "rejected");
     if (failed.length) throw failed[0].reason;
     byId("connection").classList.remove("lost");
     setText(byId("connection"), inShort());
     if (told.some((each) => each.value)) show();
     else showSilence();
-    if (names.length === 1) await updateVideo(names[0]);
     const isBusy = [...table.values()].some((row) => row.status === "running");
     const isRead = complete && [...runs.values()].every((run) => run.complete);
     wait = isRead ? (isBusy ? POLL : SLOW_POLL) : 20;
