@@ -45,7 +45,7 @@ def add_plot(commands: Any) -> None:
 
 
 def run_plot(arguments: argparse.Namespace) -> int:
-    from fastes.runs.curves import plot_curves
+    from fastes.runs.curves import draw_curves, save_figure
 
     runs = each_once([run for path in arguments.runs for run in runs_of(path)])
     pictures = arguments.out or [runs[0] / CURVE if len(runs) == 1 else Path(CURVE)]
@@ -56,9 +56,10 @@ def run_plot(arguments: argparse.Namespace) -> int:
             raise ValueError(f"--out {out}: there is no folder {out.parent}")
     curves = read_curves(runs, arguments.x)
     try:
-        for out in pictures:
-            plot_curves(curves, out, title_of(curves), arguments.x, list(dict.fromkeys(arguments.compare)))
-            print(out)
+        figure = draw_curves(curves, title_of(curves), arguments.x, list(dict.fromkeys(arguments.compare)))
     except ImportError as error:
         raise FastESError(f"drawing needs matplotlib: {install_command('plots')}") from error
+    for out in pictures:
+        save_figure(figure, out)
+        print(out)
     return 0

@@ -278,9 +278,13 @@ def running(steps: Numbers, returns: Numbers, *shares: float) -> tuple[Numbers, 
 
 
 def plot_curves(curves: Sequence[Curve], picture: Path, title: str, x: str = "steps", compare: Sequence[str] = ()) -> None:
-    """Write the picture of `draw_curves` to a file, whose suffix says its format. OSError if it cannot be written."""
+    """Write the picture of `draw_curves` to a file. OSError if it cannot be written."""
+    save_figure(draw_curves(curves, title, x, compare), picture)
+
+
+def save_figure(figure: Figure, picture: Path) -> None:
+    """Write a figure to a file, whose suffix says its format. OSError if it cannot be written."""
     content = io.BytesIO()
-    figure = draw_curves(curves, title, x, compare)
     figure.savefig(content, dpi=_DPI, format=picture.suffix.lstrip(".").lower() or "png")
     write_bytes(picture, content.getvalue())
 

@@ -216,10 +216,13 @@ def test_races_are_one_line_whichever_recipe_has_won(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_comparison_that_tells_nothing_apart_says_so(seeds: int, tmp_path: Path) -> None:
+    """Once, however many pictures are drawn."""
     for seed in range(seeds):
         write_run(tmp_path / "runs" / str(seed), seed=seed, sigma=0.3)
-    with pytest.warns(UserWarning, match="every run has sigma=0.3: comparing it tells nothing apart"):
-        assert main(["plot", str(tmp_path / "runs"), "--compare", "sigma", "--out", str(tmp_path / "curves.png")]) == 0
+    pictures = [f"--out={tmp_path / name}" for name in ("curves.png", "curves.svg")]
+    with pytest.warns(UserWarning, match="every run has sigma=0.3: comparing it tells nothing apart") as said:
+        assert main(["plot", str(tmp_path / "runs"), "--compare", "sigma", *pictures]) == 0
+    assert len(said) == 1
 
 
 def test_a_setting_that_is_compared_parts_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,12 +408,11 @@ def test_several_files_are_written_or_none(runs: Path, tmp_path: Path, capsys: p
 def test_a_run_that_is_named_twice_counts_once(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[int] = []
-    monkeypatch.setattr("fastes.runs.curves.plot_curves", lambda curves, *_: drawn.append(len(curves)))
+    seen = _drawn(monkeypatch)
     monkeypatch.chdir(runs)
     with pytest.warns(UserWarning, match="1 is named more than once: it counts once"):
         assert main(["plot", "1", "2", str(runs / "1"), "--out", str(tmp_path / "curve.png")]) == 0
-    assert drawn == [2]
+    assert _labels(seen[-1]) == ["median of 2 runs, lowest to highest"]
 
 
 def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

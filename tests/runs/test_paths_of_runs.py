@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 import shutil
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fastes import CheckpointError, FastES
 from fastes.checkpoints.locate import find_checkpoint
 from fastes.cli.main import main
+from fastes.runs.curves import Curve, draw_curves
 from fastes.system.near_paths import in_order, what_is_beside
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SMALL = ["--preset", "default", "--workers", "0", "--population-size", "4", "--net-arch", "4", "--target-return", "none"]
 BUDGET = ["--total-timesteps", "200", "--target-episodes", "1", "--quiet"]
@@ -97,7 +102,12 @@ def test_the_folder_of_several_runs_is_drawn(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[list[str]] = []
-    monkeypatch.setattr("fastes.runs.curves.plot_curves", lambda curves, *_: drawn.append([each.name for each in curves]))
+
+    def draw(curves: Sequence[Curve], *rest: Any) -> Figure:
+        drawn.append([curve.name for curve in curves])
+        return draw_curves(curves, *rest)
+
+    monkeypatch.setattr("fastes.runs.curves.draw_curves", draw)
     (runs / "CartPole-v1" / "notes").mkdir()
     assert main(["plot", "CartPole-v1"]) == 0
     assert main(["plot", "CartPole-v1/2/progress.csv"]) == 0

@@ -6,6 +6,7 @@ const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#8c2f7c", "#5c3d00", "#555555"]
 const DARK = ["#56b4e9", "#f0803c", "#2fc79a", "#f4c6e2", "#f0e442", "#8f6fe0"];
 const FONT = "12px system-ui, sans-serif";
 const LEAST_PART = 1e-4; // of the x axis
+const LEAST_DRAG = 5; // pixels
 
 const colours = () => (isDark.matches ? DARK : LIGHT);
 const colour = (number) => colours()[number % LIGHT.length];
@@ -174,7 +175,7 @@ class Chart {
     if (!this.zooms) return { drag: { x: false, y: false } };
     return {
       dataIdx: (plot, line, at) => nearest(plot.data[line], at),
-      drag: { x: true, y: false, setScale: false, dist: 5 },
+      drag: { x: true, y: false, setScale: false, dist: LEAST_DRAG },
       bind: { dblclick: () => () => zoom.whole() },
       sync: { key: "x", setSeries: false, filters: { pub: (kind) => kind === "mousemove" || kind === "mouseleave" } },
     };
@@ -196,8 +197,9 @@ class Chart {
   }
 
   range(plot, least, most) {
-    this.all = this.ranges.xRange(plot, least, most);
-    return (this.zooms && zoom.part) || this.all;
+    const all = this.ranges.xRange(plot, least, most);
+    this.all = isKnown(least) ? all : null;
+    return (this.zooms && zoom.part) || all;
   }
 
   select(plot) {
@@ -208,12 +210,35 @@ class Chart {
     zoom.set(part);
   }
 
-  // Make the new plot known to keyboards and screen readers.
+  // Zoom by a finger: uPlot hears the mouse alone. A finger that moves up or down scrolls the page, and two enlarge it.
+  hearFinger(plot) {
+    let from = null; // where it was put
+    const at = (event) => Math.min(Math.max(event.clientX - plot.over.getBoundingClientRect().left, 0), plot.over.clientWidth);
+    const mark = (left, width) => plot.setSelect({ left, top: 0, width, height: plot.over.clientHeight }, false);
+    const hear = (kind, heard) => plot.over.addEventListener(kind, (event) => { if (event.pointerType === "touch") heard(event); });
+    const forget = () => {
+      from = null;
+      mark(0, 0);
+    };
+    hear("pointerdown", (event) => {
+      if (event.isPrimary) from = at(event);
+      else forget();
+    });
+    hear("pointermove", (event) => { if (from !== null) mark(Math.min(from, at(event)), Math.abs(at(event) - from)); });
+    hear("pointercancel", forget); // the browser scrolls, or enlarges the page
+    hear("pointerup", () => {
+      if (from !== null && plot.select.width >= LEAST_DRAG) this.select(plot);
+      forget();
+    });
+  }
+
+  // Make the new plot known to keyboards, fingers and screen readers.
   open() {
     this.picture = this.plot.root.querySelector(".u-wrap");
     this.picture.setAttribute("role", "img");
     if (this.zooms) {
       this.picture.tabIndex = 0;
+      this.hearFinger(this.plot);
       this.picture.addEventListener("keydown", (event) => {
         const how = event.ctrlKey || event.metaKey || event.altKey ? undefined : ZOOM_KEYS[event.key];
         if (!how) return;

@@ -64,14 +64,14 @@ async function update() {
   let wait = POLL;
   try {
     const complete = await updateTable();
-    const names = [...chosen];
-    const told = await Promise.allSettled(names.map(updateRun)), failed = told.filter((each) => each.status === "rejected");
+    const names = [...chosen], asked = names.map(updateRun);
+    if (names.length === 1) asked.push(updateVideo(names[0]));
+    const told = await Promise.allSettled(asked), failed = told.filter((each) => each.status === "rejected");
     if (failed.length) throw failed[0].reason;
     byId("connection").classList.remove("lost");
     setText(byId("connection"), inShort());
     if (told.some((each) => each.value)) show();
     else showSilence();
-    if (names.length === 1) await updateVideo(names[0]);
     const isBusy = [...table.values()].some((row) => row.status === "running");
     const isRead = complete && [...runs.values()].every((run) => run.complete);
     wait = isRead ? (isBusy ? POLL : SLOW_POLL) : 20;
@@ -251,11 +251,24 @@ function show() {
   for (const id of ["facts", "population-box", "video-box", "settings-box"]) byId(id).hidden = !single;
   byId("compared-box").hidden = Boolean(single);
   byId("done").hidden = true;
+  chooseScale(shown);
   const many = `${shown.length} runs${shown.length === MOST_SHOWN ? ", the most that are compared" : ""}`;
   setText(byId("title"), single ? [single.env, single.name].filter(Boolean).join(", ") : many);
   if (single) showOne(single);
   else showSeveral(shown);
   showZoom();
+}
+
+// A logarithmic axis has no place for values at 0: they are left out, and it is linear as long as there are no others.
+function chooseScale(shown) {
+  const x = axis(), curves = shown.length === 1 ? Object.values(shown[0].trials) : shown.map(leading);
+  const values = curves.flatMap(({ evaluations, generations }) => [...evaluations, ...generations].map((row) => row[x]));
+  const known = values.filter(isKnown), left = known.filter((value) => value <= 0).length;
+  const isWished = byId("log").checked, isLog = isWished && left < known.length;
+  if (isLog !== zoom.isLog) zoom.part = null;
+  zoom.isLog = isLog;
+  const words = isLog ? `${left} value${left === 1 ? "" : "s"} at 0 left out` : "the axis is linear: no value above 0 yet";
+  setText(byId("left-out"), isWished && !(isLog && !left) ? words : "");
 }
 
 function showZoom() {
@@ -297,12 +310,14 @@ function showOne(run) {
 const inPercent = (value) => (value === null || value === undefined ? "–" : `${Math.round(100 * value)} %`);
 const fromZero = (_, least, most) => [0, most > 0 ? most * 1.1 : 1];
 
-// Columns of rows, the first of which is x; a logarithmic axis has no zero.
+// Columns of rows, the first of which is x.
 function columns(rows, x, ...names) {
-  const shown = placed(rows, x).filter((row) => !zoom.isLog || row[x] > 0);
+  const shown = placed(rows, x);
   return [x, ...names].map((name) => shown.map((row) => row[name]));
 }
-const placed = (rows, x) => rows.filter((row) => row[x] !== null); // an earlier version's rows have no CPU time
+
+// The rows that have a place on the axis. Those of an earlier version have no CPU time.
+const placed = (rows, x) => rows.filter((row) => row[x] !== null && (!zoom.isLog || row[x] > 0));
 
 function showRunFacts(run, own) {
   const result = run.result;
@@ -475,12 +490,10 @@ function showSeveral(shown) {
 
 // x, least, median and most of curves where all of them are known.
 function spread(curves, x) {
-  const shown = zoom.isLog ? curves.map((rows) => rows.filter((row) => row[x] > 0)).filter((rows) => rows.length) : curves;
-  if (!shown.length) return [[], [], [], []];
-  const begin = Math.max(...shown.map((rows) => rows[0][x])), end = Math.max(Math.min(...shown.map((rows) => rows.at(-1)[x])), begin);
+  const begin = Math.max(...curves.map((rows) => rows[0][x])), end = Math.max(Math.min(...curves.map((rows) => rows.at(-1)[x])), begin);
   const place = (share) => (zoom.isLog ? begin * (end / begin) ** share : begin + (end - begin) * share);
   const at = Array.from({ length: 200 }, (_, number) => place(number / 199));
-  const each = shown.map((rows) => interpolated(rows, x, at));
+  const each = curves.map((rows) => interpolated(rows, x, at));
   const over = (choose) => at.map((_, number) => choose(each.map((values) => values[number])));
   return [at, over((v) => Math.min(...v)), over(median), over((v) => Math.max(...v))];
 }
@@ -546,10 +559,7 @@ const buttonOf = (line) => line?.cells[1].firstChild;
 byId("filter").addEventListener("input", showTable);
 byId("all").addEventListener("change", () => choose(byId("all").checked ? listed().slice(0, MOST_SHOWN).map((row) => row.name) : chosen.slice(0, 1)));
 byId("axis").addEventListener("change", () => zoom.set(null));
-byId("log").addEventListener("change", () => {
-  zoom.isLog = byId("log").checked;
-  zoom.set(null);
-});
+byId("log").addEventListener("change", show);
 zoom.onChange = show;
 for (const button of document.querySelectorAll("[data-zoom]")) button.addEventListener("click", () => zoom[button.dataset.zoom]());
 for (const button of document.querySelectorAll("[data-sort]")) button.addEventListener("click", () => sortBy(button.dataset.sort));
