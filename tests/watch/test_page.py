@@ -241,7 +241,7 @@ def test_a_damaged_run_stops_no_other(page: Page, root: Path, monkeypatch: pytes
 def test_seeds_are_one_line_with_a_range(page: Page, root: Path) -> None:
     names = [str(write_run(root / "CartPole-v1" / str(seed), generations=40, seed=seed)) for seed in range(3)]
     other = str(write_run(root / "CartPole-v1" / "9", generations=40, sigma=0.5))
-    page.open(*names, other)
+    page.open(other, *reversed(names))  # in whatever order they are chosen
     page.until("charts.returns.plot?.series.length === 5", "two groups are shown")
     labels = page.js("charts.returns.plot.series.map((line) => line.label)")
     assert labels[3] == "sigma 0.1, median and range of 3 seeds"
@@ -250,6 +250,11 @@ def test_seeds_are_one_line_with_a_range(page: Page, root: Path) -> None:
     x, y = page.line("returns", "sigma 0.1")
     assert (x[0], y[0]) == (100.0, 4.0)
     assert len(x) >= 199
+    for chart in ("speed", "utilisation"):
+        named = page.js(f"charts.{chart}.plot.series.map((line) => line.label)")
+        assert named[1:] == ["sigma 0.1", other]
+        x, y = page.line(chart, "sigma 0.1")
+        assert set(y) == {0.5}, "that of each"
     assert not page.browser.find_element(By.ID, "facts").is_displayed()
 
 

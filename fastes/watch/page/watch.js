@@ -461,7 +461,8 @@ function groupsOf(shown) {
 }
 
 function showSeveral(shown) {
-  const x = axis(), groups = groupsOf(shown), tables = [], lines = [], bands = [];
+  const inOrder = [...shown].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true })); // colours as `fastes plot` has them
+  const x = axis(), groups = groupsOf(inOrder), tables = [], lines = [], bands = [];
   groups.forEach((group, number) => {
     const curves = group.runs.map((run) => placed(smoothed(leading(run).evaluations), x)).filter((rows) => rows.length);
     const style = styleOf(number), own = style.colour;
@@ -470,7 +471,7 @@ function showSeveral(shown) {
       lines.push({ label: group.label, ...style });
       return;
     }
-    const [at, least, middle, most] = spread(curves, x);
+    const [at, least, middle, most] = spread(curves, x, EVALUATION);
     tables.push([at, most, least, middle]);
     bands.push([lines.length + 1, lines.length + 2, `${own}33`]);
     const edge = { colour: `${own}66`, width: 1, unnamed: true };
@@ -478,33 +479,37 @@ function showSeveral(shown) {
     lines.push({ label: group.label, ...style, width: 2.5 });
   });
   charts.returns.show(uPlot.join(tables), lines, { ...xAxis(), bands, yValue: score });
-  const styled = groups.flatMap((group, number) => group.runs.map((run) => ({ run, style: styleOf(number) })));
-  const named = styled.map(({ run, style }) => ({ label: run.name, ...style, width: 1.5 }));
-  const each = (column) => uPlot.join(styled.map(({ run }) => columns(leading(run).generations, x, column)));
-  const options = { ...xAxis(), legend: styled.length <= MOST_NAMED };
+  const named = groups.map((group, number) => ({ label: group.label.replace(/, median and range.*/, ""), ...styleOf(number), width: 1.5 }));
+  const each = (column) => uPlot.join(groups.map((group) => {
+    const curves = group.runs.map((run) => placed(leading(run).generations, x)).filter((rows) => rows.length);
+    if (curves.length < 2) return columns(curves[0] ?? [], x, column);
+    const [at, , middle] = spread(curves, x, column);
+    return [at, middle];
+  }));
+  const options = { ...xAxis(), legend: groups.length <= MOST_NAMED };
   charts.speed.show(each(SPEED), named, { ...options, yRange: fromZero });
   charts.utilisation.show(each(UTILISATION), named, { ...options, yValue: inPercent, yTick: inPercent, yRange: () => [0, 1] });
-  showCompared(styled);
+  showCompared(groups.flatMap((group, number) => group.runs.map((run) => ({ run, style: styleOf(number) }))));
   byId("race-box").hidden = true;
 }
 
-// x, least, median and most of curves where all of them are known.
-function spread(curves, x) {
+// x, and the least, median and most of a column of curves where all of them are known.
+function spread(curves, x, column) {
   const begin = Math.max(...curves.map((rows) => rows[0][x])), end = Math.max(Math.min(...curves.map((rows) => rows.at(-1)[x])), begin);
   const place = (share) => (zoom.isLog ? begin * (end / begin) ** share : begin + (end - begin) * share);
   const at = Array.from({ length: 200 }, (_, number) => place(number / 199));
-  const each = curves.map((rows) => interpolated(rows, x, at));
+  const each = curves.map((rows) => interpolated(rows, x, column, at));
   const over = (choose) => at.map((_, number) => choose(each.map((values) => values[number])));
   return [at, over((v) => Math.min(...v)), over(median), over((v) => Math.max(...v))];
 }
 
-function interpolated(rows, x, at) {
+function interpolated(rows, x, column, at) {
   let number = 0;
   return at.map((here) => {
     while (number < rows.length - 2 && rows[number + 1][x] < here) number += 1;
     const [from, to] = [rows[number], rows[Math.min(number + 1, rows.length - 1)]];
     const share = to[x] > from[x] ? Math.min(Math.max((here - from[x]) / (to[x] - from[x]), 0), 1) : 0;
-    return from[EVALUATION] + share * (to[EVALUATION] - from[EVALUATION]);
+    return from[column] + share * (to[column] - from[column]);
   });
 }
 
