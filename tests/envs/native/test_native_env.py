@@ -147,7 +147,11 @@ def test_its_limit_truncates(library: str) -> None:
 
 @pytest.mark.parametrize(
     ("n_workers", "more"),
-    [(0, {}), (2, {"action_noise": 0.3, "episodes_per_candidate": 2}), (0, {"policy": "MlpLstmPolicy"})],
+    [
+        (0, {}),
+        pytest.param(2, {"action_noise": 0.3, "episodes_per_candidate": 2}, marks=pytest.mark.slow),
+        (0, {"policy": "MlpLstmPolicy"}),
+    ],
 )
 def test_a_training_in_c_has_the_bits_of_one_in_python(walk: str, n_workers: int, more: dict[str, Any]) -> None:
     def wrapped() -> Any:

@@ -137,6 +137,7 @@ def timed_robot() -> Any:
     return Timed(made("InvertedPendulum-v5"))
 
 
+@pytest.mark.slow
 @needs_clock
 def test_workers_step_in_python_untimed_too() -> None:
     with FastES(timed_robot, n_workers=1, preset="linear", max_episode_steps=3, seed=0) as model:
@@ -168,7 +169,7 @@ def test_a_model_that_was_changed_steps_as_it_is() -> None:
     ("n_workers", "env_id", "more"),
     [
         (0, "Hopper-v5", {"action_noise": 0.1, "episodes_per_candidate": 2}),
-        (2, "HalfCheetah-v5", {"episode_cap": "grow", "episode_cap_start": 50}),
+        pytest.param(2, "HalfCheetah-v5", {"episode_cap": "grow", "episode_cap_start": 50}, marks=pytest.mark.slow),
         (0, "Humanoid-v5", {"obs_columns": "0:45", "max_episode_steps": 20}),
     ],
 )
