@@ -239,7 +239,7 @@ class Agent:
             for each in callbacks:
                 each.on_start(self, self.num_timesteps + budget)
             try:
-                await self.trainer.run(CallbackListener(self, callbacks, self._warnings), ends_at)
+                await self.trainer.run(CallbackListener(self, callbacks, self._warnings, self.target_return), ends_at)
             finally:
                 with contextlib.ExitStack() as ends:  # each ends, also if another one fails
                     for each in reversed(callbacks):

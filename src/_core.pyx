@@ -243,6 +243,50 @@ def philox(const uint32_t[:, ::1] counters not None, uint64_t seed):
     return words
 
 
+def draw_words(uint64_t seed, uint32_t generation, int64_t count, uint32_t episode, uint32_t stream):
+    """Words (count, 4) uint32 of a stream: Philox4x32-10 of the counters (number, generation, episode, stream), number = 0, ..."""
+    words = np.empty((count, 4), dtype=np.uint32)
+    cdef uint32_t *word = <uint32_t *>cnp.PyArray_DATA(words)
+    cdef int64_t number
+    for number in range(count):
+        draw(&word[4 * number], seed, <uint32_t>number, generation, episode, stream)
+    return words
+
+
+def draw_pairs(uint64_t seed, uint32_t generation, int64_t count, int64_t episodes, uint64_t places):
+    """A generation's draws: functions of (seed, generation, pair) and, for the last two, the episode.
+
+    Returns:
+        noise_index below `places`, int64 (count,); env_seed below 2^31, int64 (count, episodes); action_key, uint64 of that shape.
+    """
+    if places < 1:
+        raise ValueError("places = 0 is out of range: expected at least one")
+    noise_index, shape = np.empty(count, dtype=np.int64), (count, episodes)
+    env_seed, action_key = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.uint64)
+    cdef int64_t *index = <int64_t *>cnp.PyArray_DATA(noise_index)
+    cdef int64_t *seeds = <int64_t *>cnp.PyArray_DATA(env_seed)
+    cdef uint64_t *keys = <uint64_t *>cnp.PyArray_DATA(action_key)
+    cdef uint32_t words[4]
+    cdef int64_t pair, episode
+    for pair in range(count):
+        draw(words, seed, <uint32_t>pair, generation, 0, FASTES_STREAM_PAIR)
+        index[pair] = <int64_t>((<uint64_t>words[0] << 32 | words[1]) % places)
+        for episode in range(episodes):
+            draw(words, seed, <uint32_t>pair, generation, <uint32_t>(episode + 1), FASTES_STREAM_PAIR)
+            seeds[pair * episodes + episode] = words[0] >> 1
+            keys[pair * episodes + episode] = <uint64_t>words[1] << 32 | words[2]
+    return noise_index, env_seed, action_key
+
+
+cdef void draw(uint32_t *words, uint64_t seed, uint32_t number, uint32_t generation, uint32_t episode, uint32_t stream) noexcept nogil:
+    """The words (4,) of one counter."""
+    cdef uint32_t key[2]
+    cdef uint32_t counter[4]
+    key[0], key[1] = <uint32_t>seed, <uint32_t>(seed >> 32)
+    counter[0], counter[1], counter[2], counter[3] = number, generation, episode, stream
+    fastes_philox(counter, key, words)
+
+
 def claim(int64_t[:, ::1] unclaimed not None, int64_t first, int64_t past):
     """Claim a job of the oldest request that has unclaimed ones, among rows first to past - 1 of words in shared memory.
 

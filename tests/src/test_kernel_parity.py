@@ -21,6 +21,7 @@ SUM_BLOCK = 16384  # as in noise_kernels.inc
 SIZES = [*range(10), 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, SUM_BLOCK - 1, SUM_BLOCK, SUM_BLOCK + 1]
 WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 47, 48, 49, 63, 64, 65]
 SEED = 0x9E3779B97F4A7C15
+DRAWN = "noise_index", "env_seed", "action_key"
 GUARD = np.float32(-12345.5)
 
 
@@ -76,6 +77,19 @@ def test_philox() -> None:
     words[:4] = [[0, 0, 0, 0], [2**32 - 1] * 4, [1, 0, 0, 0], [0, 0, 0, 1]]
     for seed in (0, 1, 2**32 - 1, 2**32, SEED, 2**64 - 1):
         assert_same_bits("philox", _core.philox(words, seed), numpy_kernels.philox(words, seed))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**32, SEED, 2**64 - 1])
+@pytest.mark.parametrize("generation", [0, 7, 2**32 - 1])
+def test_draws(seed: int, generation: int) -> None:
+    for count in (0, 1, 2, 100):
+        for episode, stream in ((0, 1), (1, 2), (2**32 - 1, 4)):
+            arguments = seed, generation, count, episode, stream
+            assert_same_bits("words", _core.draw_words(*arguments), numpy_kernels.draw_words(*arguments))
+        for episodes, places in ((0, 1), (1, 3), (3, 250_000_001), (2, 2**63)):
+            numbers = seed, generation, count, episodes, places
+            for name, own, twin in zip(DRAWN, _core.draw_pairs(*numbers), numpy_kernels.draw_pairs(*numbers), strict=True):
+                assert_same_bits(name, own, twin)
 
 
 @pytest.mark.parametrize("start", [0, 1, 15, 16, 63, 64, 65, 1000, 2**34 - 70, 2**34, 2**38 + 5])
