@@ -230,7 +230,7 @@ class Agent:
         ends_at = time.monotonic() + 60.0 * self.max_minutes
         with self.alone("learn()"), output_lasts():
             callbacks = self._all_callbacks(callback, progress_bar, is_new=reset_num_timesteps)  # may refuse the user's
-            self.trainer.selection = self.selection.with_budget(budget, reset_num_timesteps)
+            self.trainer.selection, self.trainer.unreported = self.selection.with_budget(budget, reset_num_timesteps), None
             if reset_num_timesteps:
                 self.cpu_seconds = 0.0
             begun_at = {trial.number: trial.training.generation for trial in self.selection.trials}
@@ -886,8 +886,7 @@ class Agent:
     @property
     def unreported_record(self) -> Record | None:
         """The statistics of a committed generation that callbacks have not all received."""
-        report = self.training.report
-        return None if report is None or self.training.is_reported else report.record
+        return self.trainer.unreported
 
     @property
     def last_episodes(self) -> list[tuple[float, int]]:

@@ -40,6 +40,7 @@ class NoiseTable:
     def __init__(self, size: int, seed: int) -> None:
         self.size, self.seed = size, seed
         self._values: Float32 | None = None
+        self._buffer: Float32 | None = None  # that `share` was given
 
     @property
     def values(self) -> Float32:
@@ -57,20 +58,20 @@ class NoiseTable:
 
     def share(self, buffer: Float32) -> None:
         """Keep the table in a buffer (size,) float32 into which a table of the same seed has drawn its values."""
-        self._values = buffer.view()
+        self._buffer, self._values = buffer, buffer.view()
         self._values.flags.writeable = False
 
     def is_in(self, buffer: Float32) -> bool:
-        """Whether the table is in this buffer; tables do not overlap."""
-        return self._values is not None and np.may_share_memory(self._values, buffer)
+        """Whether the table is in this buffer, the very array."""
+        return self._buffer is buffer
 
     def release(self) -> None:
         """Free the memory; the next use draws the same values again."""
-        self._values = None
+        self._values = self._buffer = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the values: a copy draws the same ones."""
-        return {"size": self.size, "seed": self.seed, "_values": None}
+        return {"size": self.size, "seed": self.seed, "_values": None, "_buffer": None}
 
     def weighted_sum(
         self, noise_index: Int64, weights: Float32, num_params: int, windows: Windows | None = None, squares: bool = False

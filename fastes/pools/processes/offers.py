@@ -27,8 +27,12 @@ class Offers:
 
     def wake(self, count: int) -> None:
         """Wake this many sleeping workers, or all. One that does not sleep looks for jobs before it does."""
-        with contextlib.suppress(BlockingIOError):  # it is full: enough to wake all
+        if not count:
+            return
+        try:
             os.write(self._our_end, b"." * count)
+        except BlockingIOError:  # it is full: enough to wake all
+            pass
 
     def close(self) -> None:
         os.close(self.fd)

@@ -6,7 +6,7 @@ import contextlib
 import pickle
 import selectors
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,6 +52,11 @@ def spare_workers(spec: PoolSpec, n_workers: int) -> int:
     if n_workers < _SEVERAL or not candidates or candidates >= _MANY * n_workers:
         return 0
     return min(sum(each.num_evaluations - each.num_generations for each in spec.trainings), n_workers)
+
+
+def _some_more(jobs: int) -> int:
+    """Return how many workers to wake for jobs: one may be slow to wake."""
+    return jobs + jobs // 4 + 1 if jobs else 0
 
 
 class ProcessPool(BlockPool):
@@ -149,30 +154,40 @@ class ProcessPool(BlockPool):
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> int:
+        return self.submit_all([request])[0]
+
+    def submit_all(self, requests: Sequence[Request]) -> list[int]:
+        """Submit several requests in this order: sleeping workers are woken once for all of them. Returns their tickets."""
         if self._interrupted:
             self.forget()
-        open_ = self._requests.add(request, self.block.slots)
+        opened = self._requests.add(requests, self.block.slots)
         self._interrupted = True
-        open_.submitted = self._hang_detector.counted
         try:
-            _core.commit(open_.slot.unfinished, 0, open_.ticket << TICKET_SHIFT | len(open_.jobs))
-            self._open_jobs(open_, open_.jobs)
+            for open_ in opened:
+                open_.submitted = self._hang_detector.counted
+                _core.commit(open_.slot.unfinished, 0, open_.ticket << TICKET_SHIFT | len(open_.jobs))
+                self._open_jobs(open_, open_.jobs)
+            self._wake(opened)
             self.start()
         except BaseException:
             self.forget()
             raise
         self._interrupted = False
-        return open_.first_ticket
+        return [open_.first_ticket for open_ in opened]
 
     def _open_jobs(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> None:
-        """Let workers claim jobs of a request."""
+        """Let workers that look for jobs claim those of a request."""
         open_.slot.todo[: len(jobs)] = jobs[::-1]
         _core.commit(open_.slot.unclaimed, 0, open_.ticket << TICKET_SHIFT | len(jobs))  # from here on they can be claimed
+
+    def _wake(self, opened: Sequence[OpenRequest]) -> None:
+        """Let workers that sleep look for the jobs of these requests."""
         workers, spare = self._offers
-        wanted = len(jobs) + len(jobs) // 4 + 1  # some more, as one may be slow to wake
-        workers.wake(min(wanted, self.n_workers))
-        if not open_.slot.layout.num_pairs and self.n_processes > self.n_workers:
-            spare.wake(min(wanted, self.n_processes - self.n_workers))
+        jobs = sum(len(open_.jobs) for open_ in opened)
+        workers.wake(min(_some_more(jobs), self.n_workers))
+        if self.n_processes > self.n_workers:
+            noise_free = sum(len(open_.jobs) for open_ in opened if not open_.slot.layout.num_pairs)
+            spare.wake(min(_some_more(noise_free), self.n_processes - self.n_workers))
 
     def wait(self, tickets: Collection[int]) -> None:
         """Return once one of these requests is finished. After an exception all requests are forgotten.
@@ -187,8 +202,7 @@ class ProcessPool(BlockPool):
         try:
             timeout = 0.0  # workers that have died since the last call are handled first
             while timeout == 0.0 or not self._is_any_finished(tickets):
-                if len(self.workers) < self.n_processes:  # an error has ended some
-                    self.start()
+                self.start()  # an error may have ended some
                 if self._handle_events(timeout):
                     break
                 timeout = TICK
@@ -253,11 +267,14 @@ class ProcessPool(BlockPool):
         open_.rerun += len(jobs) - (_core.committed(open_.slot.unclaimed, 0) & UNCLAIMED)  # those were never begun
         open_.ticket = self._requests.new_ticket()
         self._open_jobs(open_, jobs)
+        self._wake([open_])
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the workers that are not running. They build their environments while the caller continues."""
+        if len(self.workers) == self.n_processes:
+            return
         if self._payload is None:
             self._payload = self._with_limits_named(lambda: Payload(self.spec, self.block, self.n_workers))
         for index in range(self.n_processes):
