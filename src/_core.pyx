@@ -228,6 +228,54 @@ def centered_ranks(const double[::1] values not None):
     return ranks
 
 
+def sum_moments(const double[:, :, ::1] moments not None, const int64_t[::1] counts not None):
+    """Sum the moments of jobs in their order, without those that have no observations, or one that is not finite.
+
+    Args:
+        moments: Sums of each job's observations and of their squares, float64 (jobs, 2, n).
+        counts: Observations of each job, int64 (jobs,).
+
+    Returns:
+        The sums, float64 (2, n); the observations and the jobs that are in them; the jobs with a value that is not finite.
+    """
+    cdef int64_t jobs = moments.shape[0], n = moments.shape[2]
+    cdef int64_t totals[3]
+    check_length("counts", counts.shape[0], jobs)
+    if moments.shape[1] != 2:
+        raise ValueError(f"moments has {moments.shape[1]} rows a job, expected 2")
+    sums = np.zeros((2, n))
+    cdef double *into = <double *>cnp.PyArray_DATA(sums)
+    totals[0] = totals[1] = totals[2] = 0
+    if jobs:
+        with nogil:
+            fastes_sum_moments(into, totals, &moments[0, 0, 0], &counts[0], jobs, n)
+    return sums, totals[0], totals[1], totals[2]
+
+
+def join_moments(const double[::1] mean not None, const double[::1] squares not None, int64_t count,
+                 const double[:, ::1] sums not None, int64_t added):
+    """Join sums about the mean with the statistics so far (Chan et al. 1979, equation 2.1).
+
+    Args:
+        mean, squares: Of `count` observations, and their squared deviations from it, summed; float64 (n,).
+        sums: Of `added` > 0 further observations less the mean, and of its squares, float64 (2, n).
+
+    Returns:
+        The mean and the squares of all, float64 (n,); None if one of them is not finite.
+    """
+    cdef int64_t n = mean.shape[0]
+    check_length("squares", squares.shape[0], n)
+    check_length("sums", sums.shape[1], n)
+    if sums.shape[0] != 2 or count < 0 or added < 1:
+        raise ValueError(f"sums has {sums.shape[0]} rows of {added} observations after {count}: expected 2, at least 1 and 0")
+    means, deviations = np.array(mean), np.array(squares)
+    if n and not fastes_join_moments(
+        <double *>cnp.PyArray_DATA(means), <double *>cnp.PyArray_DATA(deviations), count, &sums[0, 0], added, n
+    ):
+        return None
+    return means, deviations
+
+
 def philox(const uint32_t[:, ::1] counters not None, uint64_t seed):
     """Philox4x32-10 of counters (n, 4) uint32 under the key seed, as uint32 (n, 4)."""
     cdef int64_t n = counters.shape[0], i

@@ -92,6 +92,45 @@ def test_draws(seed: int, generation: int) -> None:
                 assert_same_bits(name, own, twin)
 
 
+def moments_of(jobs: int, n: int, seed: int) -> np.ndarray:
+    """With observations of very different sizes, and their squares."""
+    rng = np.random.default_rng(seed)
+    sums = rng.normal(size=(jobs, n)) * 10.0 ** rng.integers(-20, 20, (jobs, n))
+    return np.stack([sums, sums * sums * rng.uniform(0.5, 2.0, (jobs, n))], axis=1)
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 2, 33])
+@pytest.mark.parametrize("n", [0, 1, 17])
+def test_moments(jobs: int, n: int) -> None:
+    for seed in range(20):
+        rng, moments = np.random.default_rng(seed), moments_of(jobs, n, seed)
+        counts = rng.integers(0, 4, jobs)
+        if moments.size and seed % 2:
+            moments.flat[rng.integers(moments.size)] = [np.nan, np.inf, -np.inf][seed % 3]
+        sums, *numbers = _core.sum_moments(moments, counts)
+        expected, *others = numpy_kernels.sum_moments(moments, counts)
+        assert_same_bits("sums", sums, expected)
+        assert numbers == others
+        for count, added in ((0, 1), (7, 3), (10**12, 10**5)):
+            before = rng.normal(size=n), rng.uniform(size=n) * count
+            joined, twin = (of.join_moments(*before, count, sums, added) for of in (_core, numpy_kernels))
+            assert joined is not None
+            assert twin is not None
+            for name, own, other in zip(("mean", "squares"), joined, twin, strict=True):
+                assert_same_bits(name, own, other)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+@pytest.mark.parametrize("row", [0, 1])
+def test_moments_whose_join_is_not_finite_are_not_joined(value: float, row: int) -> None:
+    sums = np.ones((2, 3))
+    sums[row, 1] = value
+    before = np.zeros(3), np.full(3, 1e308)
+    is_finite = numpy_kernels.join_moments(*before, 4, sums, 2) is not None
+    assert is_finite == (value == 1e200 and row == 1)
+    assert (_core.join_moments(*before, 4, sums, 2) is not None) == is_finite
+
+
 @pytest.mark.parametrize("start", [0, 1, 15, 16, 63, 64, 65, 1000, 2**34 - 70, 2**34, 2**38 + 5])
 def test_normal_fill(variant: str, start: int) -> None:  # block 2**32, which needs the second counter word, is at 2**34
     for n in SIZES[:-3]:

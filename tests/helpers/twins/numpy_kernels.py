@@ -58,6 +58,28 @@ def draw_pairs(seed: int, generation: int, count: int, episodes: int, places: in
     return noise_index, env_seed, action_key
 
 
+def sum_moments(moments: Float64, counts: Int64) -> tuple[Float64, int, int, int]:
+    """Added in the order of jobs."""
+    seen, finite = counts > 0, np.isfinite(moments).all(axis=(1, 2))
+    usable, sums = seen & finite, np.zeros(moments.shape[1:])
+    for each in moments[usable]:
+        sums += each
+    return sums, int(counts[usable].sum()), int(usable.sum()), int((seen & ~finite).sum())
+
+
+def join_moments(
+    mean: Float64, squares: Float64, count: int, sums: Float64, added: int
+) -> tuple[Float64, Float64] | None:
+    """Chan et al. 1979, equation 2.1."""
+    total = count + added
+    with np.errstate(over="ignore", invalid="ignore"):
+        shift = sums[0] / added  # mean of the new observations, less the mean so far
+        spread = np.maximum(sums[1] - sums[0] * shift, 0.0)
+        means = mean + shift * (added / total)
+        deviations = squares + spread + shift * shift * (count * (added / total))
+    return (means, deviations) if np.isfinite(means).all() and np.isfinite(deviations).all() else None
+
+
 def stream_words(first: int, count: int, middle: int, stream: int, key: int) -> UInt32:
     """Twin of philox_group: words (count, 4) of the counters (block low, block high, middle, stream), block = first, ..."""
     blocks = np.arange(first, first + count, dtype=np.uint64)
