@@ -88,11 +88,11 @@ class NoiseTable:
         Returns:
             float32 (num_params,).
         """
-        used = np.flatnonzero(weights)
-        weight = np.ascontiguousarray(weights[used])
+        (used,) = weights.nonzero()
+        weight = weights[used]
         total, table = np.empty(num_params, dtype=np.float32), self.values
         if windows is None:
-            index, kernel = np.ascontiguousarray(noise_index[used]), _core.noise_square_sum if squares else _core.noise_sum
+            index, kernel = noise_index[used], _core.noise_square_sum if squares else _core.noise_sum
             _in_threads(num_params, num_params * len(used), lambda a, b: kernel(total[a:b], table, index + a, weight))
             return total
         index, begin, end = windows.pieces(used, noise_index, num_params)
@@ -111,12 +111,13 @@ class NoiseTable:
 def _in_threads(size: int, work: int, function: Callable[[int, int], None]) -> None:
     """Call function(start, end) on parts of range(size), on as many threads as are worth starting; kernels release the GIL."""
     threads = min(work // WORTH_A_THREAD, size // GRAIN)
-    threads = min(threads, available_cpus()) if threads > 1 else 1  # asking for CPUs costs more than little work
-    part = -(-size // (threads * GRAIN)) * GRAIN
-    starts = range(0, size, part)
-    if len(starts) < 2:
+    if threads > 1:  # asking for CPUs costs more than little work
+        threads = min(threads, available_cpus())
+    if threads < 2:
         function(0, size)
         return
+    part = -(-size // (threads * GRAIN)) * GRAIN
+    starts = range(0, size, part)
     try:
         with ThreadPoolExecutor(len(starts)) as executor:
             list(executor.map(lambda start: function(start, min(start + part, size)), starts))

@@ -232,8 +232,8 @@ class BlockPool(Pool):
         block = self._block
         if block is None:
             return StepsPlayed()
-        candidates, evaluations = block.workers[:, [STEPS, EVALUATION_STEPS]].sum(axis=0).tolist()
-        return StepsPlayed(candidates, evaluations)
+        totals = block.workers.sum(axis=0)
+        return StepsPlayed(int(totals[STEPS]), int(totals[EVALUATION_STEPS]))
 
     def close(self) -> None:
         block, self._block, self._tables = self._block, None, None

@@ -81,15 +81,15 @@ class StatisticsWarnings:
         if record.num_nonfinite:
             self._say(
                 "returns",
-                f"{record.num_nonfinite} of {batch.returns.size} returns of generation {record.generation} are not finite: they "
-                "rank worst (num_nonfinite counts them)",
+                f"{record.num_nonfinite} of {batch.returns.size} returns of generation {record.generation} are not finite: "
+                "they rank worst (num_nonfinite counts them)",
             )
         if training.normalizer.skipped:
             self._say(
                 "observations",
-                f"{training.normalizer.skipped} candidates up to generation {record.generation} saw observations that are not "
-                "finite or too large to square: the statistics leave them out. gymnasium.utils.env_checker.check_env(env) finds "
-                "NaN",
+                f"{training.normalizer.skipped} candidates up to generation {record.generation} saw observations that are "
+                "not finite or too large to square: the statistics leave them out. "
+                "gymnasium.utils.env_checker.check_env(env) finds NaN",
             )
 
     def _check_longest_episode(
@@ -97,12 +97,10 @@ class StatisticsWarnings:
     ) -> None:
         if training.settings.max_episode_steps > 0 or "steps" in self.of_env:
             return
-        guard, longest = training.longest_episode(), 0
-        if record.episodes_cut:
-            longest = int(batch.lengths.max()) // batch.per_candidate
-        if finished is not None and finished.evaluation.timesteps >= guard:
-            longest = max(longest, int(finished.evaluation.lengths.max()))
-        if longest >= guard:
+        longest = int(batch.lengths.max()) // batch.per_candidate if record.episodes_cut else 0
+        if finished is not None:
+            longest = max(longest, *finished.evaluation.lengths.tolist())
+        if longest >= (guard := training.longest_episode()):
             self._say(
                 "steps",
                 f"an episode of generation {record.generation} was cut after {guard:,} steps: the environment did not end it; "

@@ -12,6 +12,7 @@ from fastes.errors import WorkerError
 from fastes.es.perturbations import Perturbations
 from fastes.pools.pool import Pool
 from fastes.rollout.batch import Batch
+from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Request
 from fastes.training.archive import Snapshot
 from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEvaluation
@@ -42,14 +43,15 @@ class Player:
         While an adaptive population misses pairs, these are played beside those that were there.
         """
         await self._keep_evaluations([pending.theta for pending in training.pending])
-        perturbations, settings = training.ask(), training.settings
+        pool, perturbations, settings = self._pool_for(training), training.ask(), training.settings
         evaluated = training.to_evaluate()[: settings.evaluations_at_once()]  # a loaded training may have more
         begun = [pending for pending in evaluated if self._running(pending) is None]
-        requests = [self._evaluation(training, pending) for pending in begun]
+        own, noise_free = training.episode_settings()
+        requests = [self._evaluation(training, pending, noise_free) for pending in begun]
         # evaluations have no adaptive cap: if the generation waits for them, they should not be the last to start
         first = 0 if settings.eval_lag else len(requests)
-        requests.insert(first, self._candidates(training, perturbations))
-        tickets = self._pool_for(training).submit_all(requests)
+        requests.insert(first, self._candidates(training, perturbations, own))
+        tickets = pool.submit_all(requests)
         ticket = tickets.pop(first)
         self._note(*zip(begun, tickets, requests[:first] + requests[first + 1 :], strict=True))
         training.draw_ahead()
@@ -58,26 +60,30 @@ class Player:
             while missing := population.missing_pairs(batch.lengths, training.progress_remaining):
                 begin = perturbations.num_pairs
                 perturbations = training.ask(begin + missing)
-                more = self._pool_for(training).submit(self._candidates(training, perturbations, begin))
+                more = self._pool_for(training).submit(self._candidates(training, perturbations, own, begin))
                 batch = batch.joined(await self.evaluator.result(more))
         return Generation(perturbations, batch)
 
     async def warm_up(self, training: Training) -> Batch:
         """Play the first candidates for the statistics of observations; the first generation plays them again."""
-        return await self.evaluator.result(self._pool_for(training).submit(self._candidates(training, training.ask())))
+        pool = self._pool_for(training)
+        request = self._candidates(training, training.ask(), training.episode_settings()[0])
+        return await self.evaluator.result(pool.submit(request))
 
     def _pool_for(self, training: Training) -> Pool:
-        """The pool, open and with the training's noise table."""
+        """The pool, open and with the training's noise table: then it is known which place the training has in it."""
         pool = self.evaluator.start()
         pool.place_table(training.strategy.table, self.evaluator.place(self.number))
         return pool
 
-    def _candidates(self, training: Training, perturbations: Perturbations, first_pair: int = 0) -> Request:
+    def _candidates(
+        self, training: Training, perturbations: Perturbations, episodes: EpisodeSettings, first_pair: int = 0
+    ) -> Request:
         """The request of a generation's candidates from a pair on."""
         return Request(
             perturbations.theta,
             training.normalizer,
-            training.episode_settings()[0],
+            episodes,
             perturbations,
             first_pair=first_pair,
             training=self.evaluator.place(self.number),
@@ -94,12 +100,12 @@ class Player:
                 return each
         return None
 
-    def _evaluation(self, training: Training, pending: PendingEvaluation) -> Request:
+    def _evaluation(self, training: Training, pending: PendingEvaluation, episodes: EpisodeSettings) -> Request:
         """The request of an evaluation."""
         return Request(
             pending.theta,
             pending.normalizer,
-            training.episode_settings()[1],
+            episodes,
             eval_seeds=training.eval_seeds(pending.generation),
             generation=pending.generation,
             training=self.evaluator.place(self.number),
@@ -117,7 +123,7 @@ class Player:
         pool = self.evaluator.opened()
         if (running := self._running(pending)) is not None:
             return running
-        request = self._evaluation(training, pending)
+        request = self._evaluation(training, pending, training.episode_settings()[1])
         self._note((pending, pool.submit(request), request))
         return self.evaluator.running[-1]
 

@@ -160,12 +160,13 @@ def make_record(
     """
     perturbations, batch = generation
     finite, size, unknown = batch.finite_returns, batch.returns.size, math.nan
-    mean, std = mean_and_std(finite.tolist())
+    values = finite.tolist()
+    mean, std = mean_and_std(values)
     return Record(
         generation=perturbations.generation + 1,
         timesteps=counters.num_timesteps,
         return_mean=mean,
-        return_max=float(finite.max()) if finite.size else unknown,
+        return_max=max(values, default=unknown),
         return_std=std,
         eval_generation=finished.pending.generation + 1 if finished else 0,
         eval_at=finished.pending.timesteps + others if finished else 0,

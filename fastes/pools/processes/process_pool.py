@@ -26,7 +26,6 @@ from fastes.rollout.shared_block import (
     EPISODE,
     GENERATION,
     JOB,
-    NOTICES,
     SLOT,
     TICKET,
     TICKET_SHIFT,
@@ -206,8 +205,9 @@ class ProcessPool(BlockPool):
                 if self._handle_events(timeout):
                     break
                 timeout = TICK
-            if self.spec.on_env_error == PENALISE or self.block.workers[:, NOTICES].any():
-                self.block.workers[:, NOTICES] = 0
+            notices = self.block.notices
+            if self.spec.on_env_error == PENALISE or notices[0]:
+                notices[0] = 0
                 for worker in list(self.workers.values()):
                     self._receive(worker)  # messages that were sent before the last job was done
         except BaseException:
@@ -231,21 +231,27 @@ class ProcessPool(BlockPool):
     def _is_any_finished(self, tickets: Collection[int]) -> bool:
         """Look at the open requests, and reopen jobs that lost workers have left."""
         for open_ in self._requests.unfinished():
-            if _core.committed(open_.slot.unclaimed, 0) & UNCLAIMED or (
-                not self._orphans and open_.still_waiting_for_last_missing()
-            ):
-                continue
-            left = open_.uncommitted()
-            open_.missing = int(left[-1]) if len(left) else None
-            # a count that comes later would count for the slot's next request
-            is_uncounted = open_.is_counted and _core.committed(open_.slot.unfinished, 0) & UNCLAIMED
-            open_.finished = not len(left) and not is_uncounted
-            if open_.finished:
+            if open_.is_counted:  # a worker sets a job's flag before it counts the job
+                is_done = not _core.committed(open_.slot.unfinished, 0) & UNCLAIMED
+            else:
+                is_done = self._is_each_flag_set(open_)
+            if is_done:
+                open_.finished = True
                 self._hang_detector.learn(float(open_.slot.seconds[open_.jobs].max()), open_.submitted)
-            elif self._orphans and (orphans := self._orphans_among(open_, left)) is not None and len(orphans):
-                self._open_again(open_, orphans)
         self._orphans = self._orphans and any(open_.ticket <= self._lost_at for open_ in self._requests.unfinished())
         return any(self.is_finished(ticket) for ticket in tickets)
+
+    def _is_each_flag_set(self, open_: OpenRequest) -> bool:
+        """Whether all jobs of a request are done that a lost worker may not have counted; reopen those that it has left."""
+        if _core.committed(open_.slot.unclaimed, 0) & UNCLAIMED or (
+            not self._orphans and open_.still_waiting_for_last_missing()
+        ):
+            return False
+        left = open_.uncommitted()
+        open_.missing = int(left[-1]) if len(left) else None
+        if self._orphans and len(left) and (orphans := self._orphans_among(open_, left)) is not None and len(orphans):
+            self._open_again(open_, orphans)
+        return not len(left)
 
     def _orphans_among(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
         """Return the jobs that no worker plays; None while a worker is about to claim one.
@@ -377,10 +383,11 @@ class ProcessPool(BlockPool):
                 self._show(worker)
             elif (not self._receive(worker, channel == "message") or channel == "exit") and self._has(worker):
                 self._replace(worker)
-        for unwell, fault in self._hang_detector.check(list(self.workers.values()), bool(self._requests.unfinished())):
-            if self._has(unwell):
-                unwell.killed_for = fault
-                self._replace(unwell)
+        if self._hang_detector.is_due:
+            for unwell, fault in self._hang_detector.check(list(self.workers.values()), bool(self._requests.unfinished())):
+                if self._has(unwell):
+                    unwell.killed_for = fault
+                    self._replace(unwell)
         return is_woken
 
     def _receive(self, worker: Worker, is_there: bool = False) -> bool:

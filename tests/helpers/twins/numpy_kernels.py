@@ -67,9 +67,7 @@ def sum_moments(moments: Float64, counts: Int64) -> tuple[Float64, int, int, int
     return sums, int(counts[usable].sum()), int(usable.sum()), int((seen & ~finite).sum())
 
 
-def join_moments(
-    mean: Float64, squares: Float64, count: int, sums: Float64, added: int
-) -> tuple[Float64, Float64] | None:
+def join_moments(mean: Float64, squares: Float64, count: int, sums: Float64, added: int) -> tuple[Float64, Float64] | None:
     """Chan et al. 1979, equation 2.1."""
     total = count + added
     with np.errstate(over="ignore", invalid="ignore"):
