@@ -231,18 +231,16 @@ class ProcessPool(BlockPool):
     def _is_any_finished(self, tickets: Collection[int]) -> bool:
         """Look at the open requests, and reopen jobs that lost workers have left."""
         for open_ in self._requests.unfinished():
-            if open_.is_counted:  # a worker sets a job's flag before it counts the job
-                is_done = not _core.committed(open_.slot.unfinished, 0) & UNCLAIMED
-            else:
-                is_done = self._is_each_flag_set(open_)
-            if is_done:
+            if open_.is_counted and _core.committed(open_.slot.unfinished, 0) & UNCLAIMED:
+                continue  # a count that comes later would count for the slot's next request
+            if self._is_each_flag_set(open_):  # a count of the slot's last request may have come late
                 open_.finished = True
                 self._hang_detector.learn(float(open_.slot.seconds[open_.jobs].max()), open_.submitted)
         self._orphans = self._orphans and any(open_.ticket <= self._lost_at for open_ in self._requests.unfinished())
         return any(self.is_finished(ticket) for ticket in tickets)
 
     def _is_each_flag_set(self, open_: OpenRequest) -> bool:
-        """Whether all jobs of a request are done that a lost worker may not have counted; reopen those that it has left."""
+        """Whether all jobs of a request have a result; reopen those that lost workers have left."""
         if _core.committed(open_.slot.unclaimed, 0) & UNCLAIMED or (
             not self._orphans and open_.still_waiting_for_last_missing()
         ):
