@@ -230,7 +230,7 @@ class Agent:
         ends_at = time.monotonic() + 60.0 * self.max_minutes
         with self.alone("learn()"), output_lasts():
             callbacks = self._all_callbacks(callback, progress_bar, is_new=reset_num_timesteps)  # may refuse the user's
-            self.trainer.selection = self.selection.with_budget(budget, reset_num_timesteps)
+            self.trainer.selection, self.trainer.unreported = self.selection.with_budget(budget, reset_num_timesteps), None
             if reset_num_timesteps:
                 self.cpu_seconds = 0.0
             begun_at = {trial.number: trial.training.generation for trial in self.selection.trials}
@@ -239,7 +239,7 @@ class Agent:
             for each in callbacks:
                 each.on_start(self, self.num_timesteps + budget)
             try:
-                await self.trainer.run(CallbackListener(self, callbacks, self._warnings), ends_at)
+                await self.trainer.run(CallbackListener(self, callbacks, self._warnings, self.target_return), ends_at)
             finally:
                 with contextlib.ExitStack() as ends:  # each ends, also if another one fails
                     for each in reversed(callbacks):
@@ -894,8 +894,7 @@ class Agent:
     @property
     def unreported_record(self) -> Record | None:
         """The statistics of a committed generation that callbacks have not all received."""
-        report = self.training.report
-        return None if report is None or self.training.is_reported else report.record
+        return self.trainer.unreported
 
     @property
     def last_episodes(self) -> list[tuple[float, int]]:

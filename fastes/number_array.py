@@ -32,6 +32,8 @@ def number_array(name: str, value: Any, expected: str, dtype: npt.DTypeLike = np
         raise ValueError(f"{name} differ in shape: expected {expected}") from error
     if array.dtype.kind == "O" and _first_odd(array) is None:
         array = np.array([_as_float(item) for item in array.ravel()]).reshape(array.shape)
+    if array.dtype == dtype:
+        return np.array(array)
     if array.dtype.kind in "fiub":
         with np.errstate(over="ignore"):
             return array.astype(dtype)

@@ -228,6 +228,54 @@ def centered_ranks(const double[::1] values not None):
     return ranks
 
 
+def sum_moments(const double[:, :, ::1] moments not None, const int64_t[::1] counts not None):
+    """Sum the moments of jobs in their order, without those that have no observations, or one that is not finite.
+
+    Args:
+        moments: Sums of each job's observations and of their squares, float64 (jobs, 2, n).
+        counts: Observations of each job, int64 (jobs,).
+
+    Returns:
+        The sums, float64 (2, n); the observations and the jobs that are in them; the jobs with a value that is not finite.
+    """
+    cdef int64_t jobs = moments.shape[0], n = moments.shape[2]
+    cdef int64_t totals[3]
+    check_length("counts", counts.shape[0], jobs)
+    if moments.shape[1] != 2:
+        raise ValueError(f"moments has {moments.shape[1]} rows a job, expected 2")
+    sums = np.zeros((2, n))
+    cdef double *into = <double *>cnp.PyArray_DATA(sums)
+    totals[0] = totals[1] = totals[2] = 0
+    if jobs:
+        with nogil:
+            fastes_sum_moments(into, totals, &moments[0, 0, 0], &counts[0], jobs, n)
+    return sums, totals[0], totals[1], totals[2]
+
+
+def join_moments(const double[::1] mean not None, const double[::1] squares not None, int64_t count,
+                 const double[:, ::1] sums not None, int64_t added):
+    """Join sums about the mean with the statistics so far (Chan et al. 1979, equation 2.1).
+
+    Args:
+        mean, squares: Of `count` observations, and their squared deviations from it, summed; float64 (n,).
+        sums: Of `added` > 0 further observations less the mean, and of its squares, float64 (2, n).
+
+    Returns:
+        The mean and the squares of all, float64 (n,); None if one of them is not finite.
+    """
+    cdef int64_t n = mean.shape[0]
+    check_length("squares", squares.shape[0], n)
+    check_length("sums", sums.shape[1], n)
+    if sums.shape[0] != 2 or count < 0 or added < 1:
+        raise ValueError(f"sums has {sums.shape[0]} rows of {added} observations after {count}: expected 2, at least 1 and 0")
+    means, deviations = np.array(mean), np.array(squares)
+    if n and not fastes_join_moments(
+        <double *>cnp.PyArray_DATA(means), <double *>cnp.PyArray_DATA(deviations), count, &sums[0, 0], added, n
+    ):
+        return None
+    return means, deviations
+
+
 def philox(const uint32_t[:, ::1] counters not None, uint64_t seed):
     """Philox4x32-10 of counters (n, 4) uint32 under the key seed, as uint32 (n, 4)."""
     cdef int64_t n = counters.shape[0], i
@@ -241,6 +289,50 @@ def philox(const uint32_t[:, ::1] counters not None, uint64_t seed):
     for i in range(n):
         fastes_philox(&counters[i, 0], key, &w[i, 0])
     return words
+
+
+def draw_words(uint64_t seed, uint32_t generation, int64_t count, uint32_t episode, uint32_t stream):
+    """Words (count, 4) uint32 of a stream: Philox4x32-10 of the counters (number, generation, episode, stream), number = 0, ..."""
+    words = np.empty((count, 4), dtype=np.uint32)
+    cdef uint32_t *word = <uint32_t *>cnp.PyArray_DATA(words)
+    cdef int64_t number
+    for number in range(count):
+        draw(&word[4 * number], seed, <uint32_t>number, generation, episode, stream)
+    return words
+
+
+def draw_pairs(uint64_t seed, uint32_t generation, int64_t count, int64_t episodes, uint64_t places):
+    """A generation's draws: functions of (seed, generation, pair) and, for the last two, the episode.
+
+    Returns:
+        noise_index below `places`, int64 (count,); env_seed below 2^31, int64 (count, episodes); action_key, uint64 of that shape.
+    """
+    if places < 1:
+        raise ValueError("places = 0 is out of range: expected at least one")
+    noise_index, shape = np.empty(count, dtype=np.int64), (count, episodes)
+    env_seed, action_key = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.uint64)
+    cdef int64_t *index = <int64_t *>cnp.PyArray_DATA(noise_index)
+    cdef int64_t *seeds = <int64_t *>cnp.PyArray_DATA(env_seed)
+    cdef uint64_t *keys = <uint64_t *>cnp.PyArray_DATA(action_key)
+    cdef uint32_t words[4]
+    cdef int64_t pair, episode
+    for pair in range(count):
+        draw(words, seed, <uint32_t>pair, generation, 0, FASTES_STREAM_PAIR)
+        index[pair] = <int64_t>((<uint64_t>words[0] << 32 | words[1]) % places)
+        for episode in range(episodes):
+            draw(words, seed, <uint32_t>pair, generation, <uint32_t>(episode + 1), FASTES_STREAM_PAIR)
+            seeds[pair * episodes + episode] = words[0] >> 1
+            keys[pair * episodes + episode] = <uint64_t>words[1] << 32 | words[2]
+    return noise_index, env_seed, action_key
+
+
+cdef void draw(uint32_t *words, uint64_t seed, uint32_t number, uint32_t generation, uint32_t episode, uint32_t stream) noexcept nogil:
+    """The words (4,) of one counter."""
+    cdef uint32_t key[2]
+    cdef uint32_t counter[4]
+    key[0], key[1] = <uint32_t>seed, <uint32_t>(seed >> 32)
+    counter[0], counter[1], counter[2], counter[3] = number, generation, episode, stream
+    fastes_philox(counter, key, words)
 
 
 def claim(int64_t[:, ::1] unclaimed not None, int64_t first, int64_t past):

@@ -226,6 +226,17 @@ void fastes_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
 typedef struct { double key; int64_t index; } fastes_ranked;
 void fastes_centered_ranks(float *ranks, const double *values, int64_t n, fastes_ranked *work);
 
+/* Whether all of x (n,) are finite. */
+int32_t fastes_all_finite(const double *x, int64_t n);
+
+/* sums (2, n) = moments (jobs, 2, n), added in the order of jobs. A job without observations (counts) is left out, and one with a
+ * value that is not finite. totals: observations and jobs that are in the sums, and jobs that are not because of such a value. */
+void fastes_sum_moments(double *sums, int64_t totals[3], const double *moments, const int64_t *counts, int64_t jobs, int64_t n);
+
+/* Joins the sums (2, n), about the mean, of `added` observations with mean (n,) and squares (n,) of `count` ones: Chan et al. 1979,
+ * equation 2.1. Returns whether all results are finite. */
+int32_t fastes_join_moments(double *mean, double *squares, int64_t count, const double *sums, int64_t added, int64_t n);
+
 /* Claims a job of the oldest of count requests that have unclaimed ones; atomic across processes. Request k's word is
  * unclaimed[k * stride] = ticket << 32 | jobs that are not claimed, and tickets grow with time. Returns ticket << 32 | position
  * of the job, counted from the last one (0), and its request in *at; -1 if there is none. */

@@ -100,6 +100,9 @@ cdef extern from "fastes_core.h" nogil:
         double key
         int64_t index
     void fastes_centered_ranks(float *, const double *, int64_t, fastes_ranked *)
+    bint fastes_all_finite(const double *, int64_t)
+    void fastes_sum_moments(double *, int64_t *, const double *, const int64_t *, int64_t, int64_t)
+    bint fastes_join_moments(double *, double *, int64_t, const double *, int64_t, int64_t)
     int64_t fastes_claim(int64_t *unclaimed, int64_t stride, int64_t count, int64_t *at)
     void fastes_commit(int64_t *, int64_t)
     int64_t fastes_committed(const int64_t *)

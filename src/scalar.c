@@ -98,6 +98,39 @@ void fastes_centered_ranks(float *ranks, const double *values, int64_t n, fastes
     }
 }
 
+int32_t fastes_all_finite(const double *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] - x[i] != 0.0) return 0;
+    return 1;
+}
+
+void fastes_sum_moments(double *sums, int64_t totals[3], const double *moments, const int64_t *counts, int64_t jobs, int64_t n) {
+    totals[0] = totals[1] = totals[2] = 0;
+    for (int64_t i = 0; i < 2 * n; i++) sums[i] = 0.0;
+    for (int64_t job = 0; job < jobs; job++) {
+        const double *own = moments + 2 * n * job;
+        if (counts[job] <= 0) continue;
+        if (!fastes_all_finite(own, 2 * n)) {
+            totals[2]++;
+            continue;
+        }
+        for (int64_t i = 0; i < 2 * n; i++) sums[i] += own[i];
+        totals[0] += counts[job];
+        totals[1]++;
+    }
+}
+
+int32_t fastes_join_moments(double *mean, double *squares, int64_t count, const double *sums, int64_t added, int64_t n) {
+    double share = (double)added / (double)(count + added), both = (double)count * share;
+    for (int64_t i = 0; i < n; i++) {
+        double shift = sums[i] / (double)added; /* mean of the new observations, less the mean so far */
+        double spread = sums[n + i] - sums[i] * shift;
+        squares[i] = squares[i] + (spread < 0.0 ? 0.0 : spread) + shift * shift * both;
+        mean[i] = mean[i] + shift * share;
+    }
+    return fastes_all_finite(mean, n) && fastes_all_finite(squares, n);
+}
+
 int64_t fastes_claim(int64_t *unclaimed, int64_t stride, int64_t count, int64_t *at)
 {
     for (;;) {

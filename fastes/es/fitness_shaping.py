@@ -32,12 +32,14 @@ class Shaped(NamedTuple):
         weights: float32 (num_pairs,), the shaped return of the plus side minus that of the minus side.
         scale: Factor of the sum.
         kept: Index of the pairs that count, in ascending order.
+        num_nonfinite: Number of returns that are not finite.
     """
 
     shaped: Float64
     weights: Float32
     scale: float
     kept: npt.NDArray[np.int64] | slice
+    num_nonfinite: int = 0
 
     @property
     def num_kept(self) -> int:
@@ -59,7 +61,8 @@ def shape_returns(returns: Float64, sigma: float, shaping: str | ShapingFunction
         ValueError: An unknown shaping, or a function that returns another shape or numbers that are not finite.
     """
     usable = np.isfinite(returns)
-    if not usable.any():
+    num_usable = int(np.count_nonzero(usable))
+    if not num_usable:
         raise FastESError(
             f"none of the {returns.size} returns of this generation is finite; parameters are unchanged. "
             "Check the environment's rewards, or lower sigma and the learning rate"
@@ -67,7 +70,7 @@ def shape_returns(returns: Float64, sigma: float, shaping: str | ShapingFunction
     rule = rule_of(shaping)
     kept = num_kept(len(returns), top_fraction)
     top: npt.NDArray[np.int64] | slice = _ALL
-    finite = returns if usable.all() else np.where(usable, returns, returns[usable].min())
+    finite = returns if num_usable == returns.size else np.where(usable, returns, returns[usable].min())
     if kept == len(returns):
         shaped = rule.shape(returns, finite)
     else:
@@ -75,7 +78,8 @@ def shape_returns(returns: Float64, sigma: float, shaping: str | ShapingFunction
         shaped = np.zeros(returns.shape)
         shaped[top] = rule.shape(returns[top], finite[top])
     scale = 1.0 / kept if rule.sigma_in_step else 1.0 / (2 * kept * sigma)
-    return Shaped(shaped, (shaped[:, 0] - shaped[:, 1]).astype(np.float32), scale, top)
+    weights = (shaped[:, 0] - shaped[:, 1]).astype(np.float32)
+    return Shaped(shaped, weights, scale, top, returns.size - num_usable)
 
 
 def num_kept(num_pairs: int, top_fraction: float) -> int:
@@ -97,7 +101,8 @@ def _standardized(_: Float64, finite: Float64) -> Float64:
 
     Mania et al. 2018, "ARS", algorithm 2.
     """
-    low, high = finite.min(), finite.max()
+    values = finite.ravel().tolist()
+    low, high = min(values), max(values)
     if low == high:
         return np.zeros_like(finite)
     scaled = finite / max(-low, high)  # safe at any magnitude

@@ -40,6 +40,7 @@ class NoiseTable:
     def __init__(self, size: int, seed: int) -> None:
         self.size, self.seed = size, seed
         self._values: Float32 | None = None
+        self._buffer: Float32 | None = None  # that `share` was given
 
     @property
     def values(self) -> Float32:
@@ -57,20 +58,20 @@ class NoiseTable:
 
     def share(self, buffer: Float32) -> None:
         """Keep the table in a buffer (size,) float32 into which a table of the same seed has drawn its values."""
-        self._values = buffer.view()
+        self._buffer, self._values = buffer, buffer.view()
         self._values.flags.writeable = False
 
     def is_in(self, buffer: Float32) -> bool:
-        """Whether the table is in this buffer; tables do not overlap."""
-        return self._values is not None and np.may_share_memory(self._values, buffer)
+        """Whether the table is in this buffer, the very array."""
+        return self._buffer is buffer
 
     def release(self) -> None:
         """Free the memory; the next use draws the same values again."""
-        self._values = None
+        self._values = self._buffer = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the values: a copy draws the same ones."""
-        return {"size": self.size, "seed": self.seed, "_values": None}
+        return {"size": self.size, "seed": self.seed, "_values": None, "_buffer": None}
 
     def weighted_sum(
         self, noise_index: Int64, weights: Float32, num_params: int, windows: Windows | None = None, squares: bool = False
@@ -87,11 +88,11 @@ class NoiseTable:
         Returns:
             float32 (num_params,).
         """
-        used = np.flatnonzero(weights)
-        weight = np.ascontiguousarray(weights[used])
+        (used,) = weights.nonzero()
+        weight = weights[used]
         total, table = np.empty(num_params, dtype=np.float32), self.values
         if windows is None:
-            index, kernel = np.ascontiguousarray(noise_index[used]), _core.noise_square_sum if squares else _core.noise_sum
+            index, kernel = noise_index[used], _core.noise_square_sum if squares else _core.noise_sum
             _in_threads(num_params, num_params * len(used), lambda a, b: kernel(total[a:b], table, index + a, weight))
             return total
         index, begin, end = windows.pieces(used, noise_index, num_params)
@@ -110,12 +111,13 @@ class NoiseTable:
 def _in_threads(size: int, work: int, function: Callable[[int, int], None]) -> None:
     """Call function(start, end) on parts of range(size), on as many threads as are worth starting; kernels release the GIL."""
     threads = min(work // WORTH_A_THREAD, size // GRAIN)
-    threads = min(threads, available_cpus()) if threads > 1 else 1  # asking for CPUs costs more than little work
-    part = -(-size // (threads * GRAIN)) * GRAIN
-    starts = range(0, size, part)
-    if len(starts) < 2:
+    if threads > 1:  # asking for CPUs costs more than little work
+        threads = min(threads, available_cpus())
+    if threads < 2:
         function(0, size)
         return
+    part = -(-size // (threads * GRAIN)) * GRAIN
+    starts = range(0, size, part)
     try:
         with ThreadPoolExecutor(len(starts)) as executor:
             list(executor.map(lambda start: function(start, min(start + part, size)), starts))

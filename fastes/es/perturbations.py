@@ -185,43 +185,17 @@ class Perturbations:
             )
 
 
-def _words(seed: int, generation: int, count: int, episode: int, stream: int) -> npt.NDArray[np.uint32]:
-    counters = np.empty((count, 4), dtype=np.uint32)
-    counters[:, 0] = np.arange(count)
-    counters[:, 1] = generation
-    counters[:, 2] = episode
-    counters[:, 3] = stream
-    return _core.philox(counters, seed)
-
-
-def _env_seeds(words: npt.NDArray[np.uint32]) -> Int64:
-    """Return environment seeds in [0, 2^31), int64 (count,)."""
-    return (words[:, 0] >> 1).astype(np.int64)
-
-
-def _word_pair(high: npt.NDArray[Any], low: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    pair: npt.NDArray[np.uint64] = (high.astype(np.uint64) << np.uint64(32)) | low
-    return pair
-
-
 def draw_pairs(seed: int, generation: int, num_pairs: int, episodes: int, num_params: int, table_size: int) -> Draws:
     """Draw noise_index (num_pairs,), env_seed and action_key (num_pairs, episodes): functions of (seed, generation, pair)."""
     drawn = f"what {num_pairs:,} pairs x {episodes:,} episodes draw"
     check_memory({drawn: num_pairs * (80 + 16 * episodes)}, "use fewer (population_size, episodes_per_candidate)")
-    words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR)
-    noise_index = (_word_pair(words[:, 0], words[:, 1]) % np.uint64(table_size - num_params + 1)).astype(np.int64)
-    env_seed = np.empty((num_pairs, episodes), dtype=np.int64)
-    action_key = np.empty((num_pairs, episodes), dtype=np.uint64)
-    for episode in range(episodes):
-        words = _words(seed, generation, num_pairs, episode + 1, _core.STREAM_PAIR)
-        env_seed[:, episode], action_key[:, episode] = _env_seeds(words), _word_pair(words[:, 1], words[:, 2])
-    return noise_index, env_seed, action_key
+    return _core.draw_pairs(seed, generation, num_pairs, episodes, table_size - num_params + 1)
 
 
 def draw_windows(seed: int, generation: int, num_pairs: int, num_params: int, size: int) -> Windows:
     """Draw windows of `size` parameters that begin anywhere, from words that the draw of the noise index leaves unused."""
-    words = _words(seed, generation, num_pairs, 0, _core.STREAM_PAIR)
-    return Windows((_word_pair(words[:, 2], words[:, 3]) % np.uint64(num_params)).astype(np.int64), size)
+    words = _core.draw_words(seed, generation, num_pairs, 0, _core.STREAM_PAIR).astype(np.uint64)
+    return Windows(((words[:, 2] << np.uint64(32) | words[:, 3]) % np.uint64(num_params)).astype(np.int64), size)
 
 
 def check_episodes(episodes: int) -> None:
@@ -230,6 +204,6 @@ def check_episodes(episodes: int) -> None:
 
 
 def draw_eval_seeds(seed: int, generation: int, episodes: int) -> Int64:
-    """Draw environment seeds, int64 (episodes,), of a generation's noise-free evaluation: none is a candidate's."""
+    """Draw environment seeds below 2^31, int64 (episodes,), of a generation's noise-free evaluation: none is a candidate's."""
     check_episodes(episodes)
-    return _env_seeds(_words(seed, generation, episodes, 1, _core.STREAM_EVAL))
+    return (_core.draw_words(seed, generation, episodes, 1, _core.STREAM_EVAL)[:, 0] >> 1).astype(np.int64)

@@ -360,9 +360,9 @@ class EvolutionStrategy:
         with np.errstate(all="ignore"):
             optimizer, step = stepped(optimizer, gradient, learning_rate)  # theta <- theta + alpha g, by an optimiser
             new_theta = theta + step
-        if not all(np.isfinite(array).all() for array in (new_theta, *optimizer.state().values())):
+        if not all(map(_all_finite, (new_theta, *optimizer.state().values()))):
             advice = "Lower the learning rate"
-            if not np.isfinite(gradient).all():
+            if not _all_finite(gradient):
                 advice = "The gradient is not finite, either, which is divided by sigma: raise sigma"
             raise FastESError(
                 f"the step of generation {generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
@@ -371,14 +371,13 @@ class EvolutionStrategy:
             )
         gradient_norm, step_norm, theta_norm = _norm(gradient), _norm(step), _norm(theta)
         ratio = step_norm / theta_norm if theta_norm > 0.0 else math.inf if step_norm else 0.0
-        num_nonfinite = int(np.count_nonzero(~np.isfinite(fitness)))
         new_theta.flags.writeable = False
         if history is not None:
             history = history.after(perturbations, fitness, ratio)
         fitness.flags.writeable = False
         last_tell = LastTell(self.progress_remaining, fitness)
         self._state = _State(new_theta, optimizer, adapted, generation + 1, None, history, last_tell)
-        return Update(theta_norm, gradient_norm, step_norm, ratio, num_nonfinite, learning_rate, perturbations.sigma)
+        return Update(theta_norm, gradient_norm, step_norm, ratio, shaped.num_nonfinite, learning_rate, perturbations.sigma)
 
     def _learning_rate_now(self) -> float:
         """Return the learning rate at the progress of the last `ask`; a schedule that ends at 0 stays just above it."""
@@ -555,6 +554,10 @@ def _holds_candidates(returns: object) -> bool:
     if not isinstance(returns, (list, tuple)) or not returns:
         return False
     return all(isinstance(pair, (list, tuple)) and len(pair) == 2 and np.ndim(pair[0]) > 0 for pair in returns)
+
+
+def _all_finite(array: AnyFloat) -> bool:
+    return int(np.count_nonzero(np.isfinite(array))) == array.size
 
 
 def _norm(x: Float32) -> float:

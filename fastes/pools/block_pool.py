@@ -79,22 +79,22 @@ class OpenRequests:
         self._last_ticket += 1
         return self._last_ticket
 
-    def add(self, request: Request, slots: Sequence[RequestSlot]) -> OpenRequest:
-        """Publish a request in a free slot of its training and kind.
+    def add(self, requests: Sequence[Request], slots: Sequence[RequestSlot]) -> list[OpenRequest]:
+        """Publish requests, each in a free slot of its training and kind.
 
         Raises:
-            FastESError: If no slot is free.
+            FastESError: If there are not enough free slots. No request is added then.
         """
-        taken = {open_.number for open_ in self._open.values()}
-        candidates, training = request.perturbations is not None, request.training
-        for number, slot in enumerate(slots):
-            if number not in taken and slot.training == training and bool(slot.layout.num_pairs) == candidates:
-                jobs, ticket = publish(slot, request), self.new_ticket()
-                self._open[ticket] = open_ = OpenRequest(number, slot, request, jobs, ticket, ticket)
-                return open_
-        kind = "candidates" if candidates else "noise-free episodes"
-        whose = f" of training {training}" if training or slots[-1].training else ""
-        raise FastESError(f"no slot is free for another request of {kind}{whose}: collect an earlier one first")
+        taken, places = {open_.number for open_ in self._open.values()}, list[int]()
+        for request in requests:
+            places.append(_free(request, slots, taken))
+            taken.add(places[-1])
+        opened = []
+        for request, number in zip(requests, places, strict=True):
+            jobs, ticket = publish(slots[number], request), self.new_ticket()
+            opened.append(OpenRequest(number, slots[number], request, jobs, ticket, ticket))
+        self._open.update({open_.ticket: open_ for open_ in opened})
+        return opened
 
     def __getitem__(self, ticket: int) -> OpenRequest:
         return self._open[ticket]
@@ -122,6 +122,17 @@ class OpenRequests:
     def forget(self) -> None:
         """Remove all requests."""
         self._open.clear()
+
+
+def _free(request: Request, slots: Sequence[RequestSlot], taken: Set[int]) -> int:
+    """Return the number of a slot for a request; FastESError if all of its training and kind are taken."""
+    candidates, training = request.perturbations is not None, request.training
+    for number, slot in enumerate(slots):
+        if number not in taken and slot.training == training and bool(slot.layout.num_pairs) == candidates:
+            return number
+    kind = "candidates" if candidates else "noise-free episodes"
+    whose = f" of training {training}" if training or slots[-1].training else ""
+    raise FastESError(f"no slot is free for another request of {kind}{whose}: collect an earlier one first")
 
 
 def episode_error(episode: EpisodeDescription, summary: str, origin: str, trace: str) -> WorkerError:
@@ -193,7 +204,7 @@ class BlockPool(Pool):
         self._tables.place(table, training)
 
     def submit(self, request: Request) -> int:
-        return self._requests.add(request, self.block.slots).ticket
+        return self._requests.add([request], self.block.slots)[0].ticket
 
     def tickets(self) -> Set[int]:
         return self._requests.tickets()
@@ -221,8 +232,8 @@ class BlockPool(Pool):
         block = self._block
         if block is None:
             return StepsPlayed()
-        candidates, evaluations = block.workers[:, [STEPS, EVALUATION_STEPS]].sum(axis=0).tolist()
-        return StepsPlayed(candidates, evaluations)
+        totals = block.workers.sum(axis=0)
+        return StepsPlayed(int(totals[STEPS]), int(totals[EVALUATION_STEPS]))
 
     def close(self) -> None:
         block, self._block, self._tables = self._block, None, None

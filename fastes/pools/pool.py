@@ -124,6 +124,10 @@ class Pool(Protocol):
             FastESError: If no slot is free.
         """
 
+    def submit_all(self, requests: Sequence[Request]) -> list[int]:
+        """Submit several requests in this order. Returns their tickets."""
+        return [self.submit(request) for request in requests]
+
     def knows(self, ticket: int) -> bool:
         """Whether a request waits to be collected. After an exception in `wait` a pool knows no request."""
         return ticket in self.tickets()

@@ -52,7 +52,7 @@ class SerialPool(BlockPool, LocalPool):
         open_.finished = True
 
     def play_job(self, job: int, request: Request) -> Episode:
-        open_ = self._requests.add(request, self.block.slots)
+        open_ = self._requests.add([request], self.block.slots)[0]
         slot = open_.slot
         try:
             with self._running(slot) as runner:

@@ -150,7 +150,7 @@ class VectorPool(BlockPool, LocalPool):
             open_.finished = True
 
     def play_job(self, job: int, request: Request) -> Episode:
-        open_ = self._requests.add(request, self.block.slots)
+        open_ = self._requests.add([request], self.block.slots)[0]
         try:
             self._play([self._job(open_, job)])
         finally:

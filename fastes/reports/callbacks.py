@@ -90,20 +90,23 @@ class CallbackListener:
         model: The model that trains.
         callbacks: All of its callbacks. All are called, and each can stop the training.
         warnings: The model's, by trial: none is repeated in a later call of `learn`.
+        target_return: Noise-free return at which the training ends.
     """
 
-    def __init__(self, model: Any, callbacks: Sequence[Callback], warnings: dict[int, StatisticsWarnings]) -> None:
+    def __init__(
+        self, model: Any, callbacks: Sequence[Callback], warnings: dict[int, StatisticsWarnings], target_return: float
+    ) -> None:
         self._model, self._callbacks, self._warnings = model, callbacks, warnings
+        self._target_return = target_return
 
     def on_generation(self, record: Record, generation: Generation) -> bool:
         answers = [callback.on_generation(self._model, record) for callback in self._callbacks]
-        training = self._model.training
+        training, selection = self._model.training, self._model.selection
         finished = training.latest_evaluations[-1] if record.eval_generation else None
         if record.trial not in self._warnings:
             self._warnings[record.trial] = StatisticsWarnings(next((each.of_env for each in self._warnings.values()), None))
-        target, selection = self._model.target_return, self._model.selection
         race = selection.is_race, selection.is_open_race
-        self._warnings[record.trial].check(training, record.generation, generation.batch, finished, target, *race)
+        self._warnings[record.trial].check(training, record, generation.batch, finished, self._target_return, *race)
         return all(answer is None or bool(answer) for answer in answers)
 
     def on_new_best(self, eval_return: float) -> None:

@@ -6,7 +6,6 @@ import math
 import warnings
 
 import numpy as np
-import numpy.typing as npt
 
 from fastes.errors import level_outside
 from fastes.es.fitness_shaping import mean_and_std
@@ -14,9 +13,9 @@ from fastes.reports.returns_over_budget import ReturnsOverBudget
 from fastes.reports.task_in_words import number_in_words
 from fastes.rollout.batch import Batch
 from fastes.training.evaluation import FinishedEvaluation
+from fastes.training.record import Record
 from fastes.training.training import Training
 
-Float64 = npt.NDArray[np.float64]
 UNBEATEN, _EQUAL, _SHORT, _DRAWN = 50, 20, 20, 20  # generations in a row
 _AT_ONCE, _LONG = 2.0, 10.0  # mean steps of episodes that end at once, and of such that do not
 _OF_ENV = ("steps", "observations")  # kinds of warnings
@@ -37,7 +36,7 @@ class StatisticsWarnings:
         self._unbeaten = 0  # generations in a row in which every candidate's return was below that of theta
         self._drawn = 0  # evaluations in a row that were below what candidates return whose actions are drawn
         self._short = 0  # generations in a row in which episodes ended at once
-        self._lowest, self._highest = math.inf, -math.inf  # returns so far
+        self._lowest, self._highest = math.inf, -math.inf  # mean return of a generation so far, and return
         self._first_lengths: tuple[float, int] | None = None  # mean and shortest of the first generation, if it was seen
         self._candidates, self._evaluations = ReturnsOverBudget(), ReturnsOverBudget()
         self._is_racing = False
@@ -45,18 +44,18 @@ class StatisticsWarnings:
     def check(
         self,
         training: Training,
-        generation: int,
+        record: Record,
         batch: Batch,
         finished: FinishedEvaluation | None,
         target_return: float = math.inf,
         has_raced: bool = False,
         is_racing: bool = False,
     ) -> None:
-        """Check a generation.
+        """Check a generation. Numbers that the record has are not computed again: this runs after every generation.
 
         Args:
             training: The training after the generation.
-            generation: Its number, as in progress.csv.
+            record: Its statistics.
             batch: Its results.
             finished: The evaluation that was reported with it, if any.
             target_return: Noise-free return at which the training ends.
@@ -64,74 +63,76 @@ class StatisticsWarnings:
             is_racing: Whether others may still win. Until then it is no fault that a recipe does not learn.
         """
         self._is_racing = is_racing
-        finite = batch.returns[np.isfinite(batch.returns)]
-        length = int(batch.lengths.sum()) / batch.lengths.size / batch.per_candidate
-        if generation == 1:
-            self._first_lengths = length, int(batch.lengths.min()) // batch.per_candidate
-        self._check_finite(training, generation, batch, finite)
-        self._check_longest_episode(training, generation, batch, finished)
-        self._check_shortest_episodes(training, generation, length)
-        self._check_equal_returns(training, generation, batch, finite, finished)
+        if record.generation == 1:
+            self._first_lengths = record.episode_length, int(batch.lengths.min()) // batch.per_candidate
+        self._check_finite(training, record, batch)
+        self._check_longest_episode(training, record, batch, finished)
+        self._check_shortest_episodes(training, record)
+        self._check_equal_returns(training, record, batch, finished)
         if finished is not None:
-            self._check_unbeaten(training, finished)
+            self._check_unbeaten(training, record, finished)
             self._check_drawn(training, finished)
-        self._check_course(training, generation, batch, finite, finished, target_return, has_raced)
+        self._check_course(training, record, batch, finished, target_return, has_raced)
 
-    def _check_finite(self, training: Training, generation: int, batch: Batch, finite: Float64) -> None:
+    def _check_finite(self, training: Training, record: Record, batch: Batch) -> None:
         """Check returns and observations, except after a penalty, which has its own warning."""
         if batch.penalised:
             return
-        nonfinite = batch.returns.size - finite.size
-        if nonfinite:
+        if record.num_nonfinite:
             self._say(
                 "returns",
-                f"{nonfinite} of {batch.returns.size} returns of generation {generation} are not finite: they rank worst "
-                "(num_nonfinite counts them)",
+                f"{record.num_nonfinite} of {batch.returns.size} returns of generation {record.generation} are not finite: "
+                "they rank worst (num_nonfinite counts them)",
             )
         if training.normalizer.skipped:
             self._say(
                 "observations",
-                f"{training.normalizer.skipped} candidates up to generation {generation} saw observations that are not finite "
-                "or too large to square: the statistics leave them out. gymnasium.utils.env_checker.check_env(env) finds NaN",
+                f"{training.normalizer.skipped} candidates up to generation {record.generation} saw observations that are "
+                "not finite or too large to square: the statistics leave them out. "
+                "gymnasium.utils.env_checker.check_env(env) finds NaN",
             )
 
     def _check_longest_episode(
-        self, training: Training, generation: int, batch: Batch, finished: FinishedEvaluation | None
+        self, training: Training, record: Record, batch: Batch, finished: FinishedEvaluation | None
     ) -> None:
-        longest = int(batch.lengths.max()) // batch.per_candidate
+        if training.settings.max_episode_steps > 0 or "steps" in self.of_env:
+            return
+        longest = int(batch.lengths.max()) // batch.per_candidate if record.episodes_cut else 0
         if finished is not None:
-            longest = max(longest, int(finished.evaluation.lengths.max()))
-        guard = training.episode_settings()[1].max_steps
-        if training.settings.max_episode_steps <= 0 and longest >= guard:
+            longest = max(longest, *finished.evaluation.lengths.tolist())
+        if longest >= (guard := training.longest_episode()):
             self._say(
                 "steps",
-                f"an episode of generation {generation} was cut after {guard:,} steps: the environment did not end it; set "
-                "max_episode_steps to the steps that an episode should have",
+                f"an episode of generation {record.generation} was cut after {guard:,} steps: the environment did not end it; "
+                "set max_episode_steps to the steps that an episode should have",
             )
 
     def _check_equal_returns(
-        self, training: Training, generation: int, batch: Batch, finite: Float64, finished: FinishedEvaluation | None
+        self, training: Training, record: Record, batch: Batch, finished: FinishedEvaluation | None
     ) -> None:
-        is_equal = _all_equal(batch, finished)
+        value = float(batch.returns.flat[0])
+        are_equal = value == record.return_max and bool((batch.returns == value).all())
+        self._lowest = min(self._lowest, value if are_equal else record.return_mean)  # NaN, if none is finite, changes nothing
+        self._highest = max(self._highest, record.return_max)
+        is_equal = are_equal and (finished is None or bool((finished.evaluation.returns == value).all()))
         if is_equal and training.settings.alive_bonus and len(set(batch.lengths.flat)) > 1:  # fitness differs
             is_equal = False
-        if finite.size:
-            self._lowest, self._highest = min(self._lowest, float(finite.min())), max(self._highest, float(finite.max()))
-        if is_equal and self._is_at_its_best(float(batch.returns.flat[0])):
+        if is_equal and self._is_at_its_best(value):
             is_equal = False
         self._equal = self._equal + 1 if is_equal else 0
         if self._equal >= _EQUAL:
             self._say(
                 "equal",
-                f"in {self._equal} generations up to {generation} all candidates had the same return, so nothing could be "
-                f"learned: {_exploring(training)}raise sigma, or give rewards that tell small improvements",
+                f"in {self._equal} generations up to {record.generation} all candidates had the same return, so nothing could "
+                f"be learned: {_exploring(training)}raise sigma, or give rewards that tell small improvements",
             )
 
     def _is_at_its_best(self, value: float) -> bool:
         """Return whether a return that all candidates have is the highest so far, after lower ones or an unknown start."""
         return value >= self._highest and (value > self._lowest or self._first_lengths is None)
 
-    def _check_shortest_episodes(self, training: Training, generation: int, length: float) -> None:
+    def _check_shortest_episodes(self, training: Training, record: Record) -> None:
+        length, generation = record.episode_length, record.generation
         self._short = self._short + 1 if length <= _AT_ONCE else 0
         if self._short < _SHORT or self._first_lengths is None:
             return
@@ -154,9 +155,8 @@ class StatisticsWarnings:
     def _check_course(
         self,
         training: Training,
-        generation: int,
+        record: Record,
         batch: Batch,
-        finite: Float64,
         finished: FinishedEvaluation | None,
         target_return: float,
         has_raced: bool,
@@ -164,7 +164,7 @@ class StatisticsWarnings:
         """Check that returns rise: since the start, and towards the target."""
         counters = training.counters
         at = counters.num_timesteps, counters.budget
-        is_new_bin = finite.size > 0 and self._candidates.add(float(finite.mean()), *at, is_first=generation == 1)
+        is_new_bin = self._candidates.add(record.return_mean, *at, is_first=record.generation == 1)
         evaluations = self._evaluations
         if finished is not None:
             is_first = self._candidates.first is not None and evaluations.bin < 0
@@ -181,7 +181,7 @@ class StatisticsWarnings:
             return
         self._say(
             "flat",
-            f"returns have not risen for a third of the budget, up to generation {generation}: {began}. "
+            f"returns have not risen for a third of the budget, up to generation {record.generation}: {began}. "
             f"{self._what_to_try(training, batch, has_raced)}",
         )
 
@@ -194,7 +194,7 @@ class StatisticsWarnings:
                 f"All episodes now last to the limit of {limit:,} steps, at first they ended before: if waiting pays, take "
                 "that reward away (alive_bonus)"
             )
-        noise, spread = self._evaluations.noise, float(np.std(batch.returns[np.isfinite(batch.returns)]))
+        noise, spread = self._evaluations.noise, float(np.std(batch.finite_returns))
         if training.settings.eval_episodes == 1 and noise > spread:
             return (
                 f"Episodes of the same parameters differ by +- {number_in_words(noise)}, those of candidates by +- "
@@ -206,8 +206,9 @@ class StatisticsWarnings:
         race = "" if has_raced else " preset='auto', which races recipes,"
         return f"{more}{race} another policy, or a sigma three times larger or smaller"
 
-    def _check_unbeaten(self, training: Training, finished: FinishedEvaluation) -> None:
-        self._unbeaten = self._unbeaten + 1 if _is_unbeaten(training, finished) else 0
+    def _check_unbeaten(self, training: Training, record: Record, finished: FinishedEvaluation) -> None:
+        is_unbeaten = record.eval_rank == 1 and _is_unbeaten(training, finished)
+        self._unbeaten = self._unbeaten + 1 if is_unbeaten else 0
         generation = finished.pending.generation + 1
         if self._unbeaten >= UNBEATEN:
             others = {"action_noise": training.settings.action_noise, "sample_actions": training.settings.sample_actions}
@@ -248,12 +249,6 @@ def _exploring(training: Training) -> str:
     if head is None or head.noise != "sample_actions" or training.settings.sample_actions:
         return ""
     return "pass sample_actions=True (--sample-actions), which explores within each episode, "
-
-
-def _all_equal(batch: Batch, finished: FinishedEvaluation | None) -> bool:
-    """Return whether all candidates, and theta, had the same return."""
-    first = float(batch.returns.flat[0])
-    return bool((batch.returns == first).all() and (finished is None or (finished.evaluation.returns == first).all()))
 
 
 def _is_unbeaten(training: Training, finished: FinishedEvaluation) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +52,16 @@ class Batch:
     infos: tuple[tuple[Info, ...], ...] = ()
     has_masks: bool = False
     cpu_seconds: float = 0.0
+
+    @cached_property
+    def steps(self) -> int:
+        """Environment steps of all jobs."""
+        return int(self.lengths.sum())
+
+    @cached_property
+    def finite_returns(self) -> npt.NDArray[np.float64]:
+        """The returns that are finite, float64 (at most returns.size,), in job order."""
+        return self.returns[np.isfinite(self.returns)]
 
     def moment_sums(self) -> MomentSums:
         """Return the sums of `moments`."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastes import _core
 from fastes.errors import check_int
 from fastes.number_array import number_array
 
@@ -189,31 +190,17 @@ class ObsNormalizer:
         if not isinstance(moments, MomentSums) and len(moments) > EXACT_ABOVE:
             moments = MomentSums.of(moments, counts)
         if isinstance(moments, MomentSums):
-            sums, squares = moments.rounded((2, self.obs_size))
-            added, episodes, skipped = moments.observations, moments.episodes, self.skipped + moments.skipped
+            sums = moments.rounded((2, self.obs_size))
+            added, episodes, skipped = moments.observations, moments.episodes, moments.skipped
         else:
-            sums, squares, added, episodes, skipped = self._summed_in_order(moments, counts)
+            sums, added, episodes, skipped = _core.sum_moments(moments, counts)
+        skipped += self.skipped
         if added == 0:
             return self.mean, self.squares, self.count, skipped
-        total = self.count + added
-        with np.errstate(over="ignore", invalid="ignore"):  # a result that is not finite is left out below
-            shift = sums / added  # mean of the new observations, less self.mean
-            spread = np.maximum(squares - sums * shift, 0.0)
-            mean = self.mean + shift * (added / total)
-            together = self.squares + spread + shift * shift * (self.count * (added / total))
-        if np.isfinite(mean).all() and np.isfinite(together).all():
-            return mean, together, total, skipped
-        return self.mean, self.squares, self.count, skipped + episodes
-
-    def _summed_in_order(self, moments: Float64, counts: Int64) -> tuple[Float64, Float64, int, int, int]:
-        """Return sums, sums of squares, observations, episodes, and all episodes left out so far."""
-        usable, skipped = _usable(moments, counts)
-        total, episodes = np.zeros((2, self.obs_size)), int(np.count_nonzero(usable))
-        if episodes < len(usable):
-            moments, counts = moments[usable], counts[usable]
-        for each in moments:
-            total += each
-        return total[0], total[1], int(counts.sum()), episodes, self.skipped + skipped
+        joined = _core.join_moments(self.mean, self.squares, self.count, sums, added)
+        if joined is None:
+            return self.mean, self.squares, self.count, skipped + episodes
+        return *joined, self.count + added, skipped
 
     def like(self, state: Mapping[str, npt.NDArray[Any]]) -> ObsNormalizer:
         """Return a normaliser with the same limits that continues from a `state()`."""

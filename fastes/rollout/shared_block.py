@@ -34,7 +34,6 @@ STAGE = 6  # OPEN once it ends on request, CLOSED once its environment is closed
 CLAIMING = 7  # 1 from before it claims a job until it has noted which
 TICKET = 8  # the ticket under which the job was claimed
 EVALUATION_STEPS = 9  # as STEPS, of noise-free episodes
-NOTICES = 10  # 1 once it has sent a Notice; the parent sets it back to 0
 OPEN, CLOSED = 1, 2
 
 TICKET_SHIFT = 32  # a word of `unclaimed` is ticket << 32 | number of unclaimed jobs
@@ -169,7 +168,8 @@ class BlockLayout:
         return {
             "unclaimed": ((slots, 8), "i8"),  # column 0, atomic: ticket << 32 | how many jobs of todo are unclaimed
             "unfinished": ((slots, 8), "i8"),  # column 0, atomic: the same, of jobs that are not done
-            # one writer per row, the worker itself; except for LEAVE and NOTICES
+            "notices": ((8,), "i8"),  # column 0: 1 once a worker has sent a Notice; the parent sets it back to 0
+            # one writer per row, the worker itself; except for LEAVE
             "workers": ((max(self.n_workers, 1), 16), "i8"),  # columns: see above
             **{f"table {number}": ((size,), "f4") for number, size in enumerate(self.tables)},
             **{
@@ -277,7 +277,7 @@ class SharedBlock:
 
     Attributes:
         slots: One per request that can be open.
-        unclaimed, unfinished, workers: The arrays of `BlockLayout.shared`.
+        unclaimed, unfinished, notices, workers: The arrays of `BlockLayout.shared`.
         tables: The noise tables, each float32 (size,).
         references: Each training's reference batch; (0,) for none.
         calls: The calls that requests make on environments.
@@ -294,6 +294,7 @@ class SharedBlock:
             arrays = _laid(layout.shared(), memory, 0)
             self.unclaimed: npt.NDArray[np.int64] = arrays["unclaimed"]
             self.unfinished: npt.NDArray[np.int64] = arrays["unfinished"]
+            self.notices: npt.NDArray[np.int64] = arrays["notices"]
             self.workers: npt.NDArray[np.int64] = arrays["workers"]
             self.tables: list[npt.NDArray[np.float32]] = [arrays[f"table {n}"] for n in range(len(layout.tables))]
             self.references = [arrays[f"reference {n}"] for n in range(len(layout.trainings))]

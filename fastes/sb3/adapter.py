@@ -65,10 +65,29 @@ _TYPO = 0.8  # difflib's likeness of a short name with one wrong letter
 _Model = TypeVar("_Model", bound="FastES")
 
 
-class _Recent(NamedTuple):
-    """The last training episodes, until a report."""
+class _Noted(NamedTuple):
+    """A generation's training episodes, and the seconds from the start of `learn` to their end."""
 
-    report: Report | None
+    report: Report
+    elapsed: float
+
+
+class _Recent(NamedTuple):
+    """The last training episodes.
+
+    Attributes:
+        last: The report that was noted last, also by an earlier `learn`.
+        noted: As many of the last reports as fill the buffers, the oldest first.
+    """
+
+    last: Report | None = None
+    noted: tuple[_Noted, ...] = ()
+
+
+class _Buffers(NamedTuple):
+    """SB3's buffers of episodes, and the reports that they were filled from."""
+
+    noted: tuple[_Noted, ...]
     infos: deque[dict[str, Any]]
     successes: deque[float]
 
@@ -178,7 +197,7 @@ class FastES(Agent):
 
     def _log_to(self, tensorboard_log: str | None, window: int) -> None:
         self.tensorboard_log, self.stats_window_size = tensorboard_log, window
-        self._recent = _Recent(None, deque(maxlen=window), deque(maxlen=window))
+        self._recent, self._shown = _Recent(), _Buffers((), deque(maxlen=window), deque(maxlen=window))
 
     @property
     def num_timesteps(self) -> int:
@@ -253,8 +272,7 @@ class FastES(Agent):
         """
         self._learn_started, self._timesteps_at_start = time.monotonic(), self.num_timesteps
         if is_new:
-            self.ep_info_buffer.clear()
-            self.ep_success_buffer.clear()
+            self._recent = _Recent(self._recent.last)
         if not self.logger_was_set:
             self._logger = logging.configure_run(0, self.tensorboard_log, self.tb_log_name, is_new)
         self._warn_of_mask_method()
@@ -529,41 +547,53 @@ class FastES(Agent):
     @property
     def ep_info_buffer(self) -> deque[dict[str, Any]]:
         """{'r', 'l', 't'} of the last training episodes, with the info_keywords that their last infos had."""
-        return self._recent.infos
+        return self._buffers().infos
 
     @property
     def ep_success_buffer(self) -> deque[float]:
         """Their is_success, if infos have one."""
-        return self._recent.successes
+        return self._buffers().successes
+
+    def _buffers(self) -> _Buffers:
+        """Return the buffers, which are filled when they are read for the first time after a generation."""
+        noted, window = self._recent.noted, self.stats_window_size
+        if noted is not self._shown.noted:
+            infos, successes = deque[dict[str, Any]](maxlen=window), deque[float](maxlen=window)
+            for report, elapsed in noted:
+                episodes = [{"r": r, "l": length, "t": elapsed} for r, length in report.episodes]
+                for episode, info in zip(episodes, report.infos, strict=False):  # there are none if nobody reads them
+                    episode.update(keywords_in(info, self.info_keywords))
+                infos.extend(each for each in episodes if math.isfinite(each["r"]))  # that of a failed one would make means NaN
+                successes.extend(success for success in report.successes if not math.isnan(success))
+            self._shown = _Buffers(noted, infos, successes)
+        return self._shown
 
     def note_episodes(self) -> None:
-        """Add the episodes of the last committed generation to the buffers, once."""
-        report, recent = self.training.report, self._recent
-        if report is None or report is recent.report:
+        """Note the episodes of the last committed generation for the buffers, once."""
+        report, (last, noted) = self.training.report, self._recent
+        if report is None or report is last:
             return
-        elapsed = round(self.elapsed, 6)
-        infos, successes = recent.infos.copy(), recent.successes.copy()
-        noted = [{"r": r, "l": length, "t": elapsed} for r, length in report.episodes]
-        for episode, info in zip(noted, report.infos, strict=False):  # there are none if nobody reads them
-            episode.update(keywords_in(info, self.info_keywords))
-        infos.extend(episode for episode in noted if math.isfinite(episode["r"]))  # that of a failed one would make means NaN
-        successes.extend(success for success in report.successes if not math.isnan(success))
-        self._recent = _Recent(report, infos, successes)
-        self._warn_of_infos(report)
-
-    def _warn_of_infos(self, report: Report) -> None:
-        """Warn once of each keyword that no info had, of infos that were too long, and of action masks."""
+        noted = (*noted, _Noted(report, round(self.elapsed, 6)))
+        while sum(each.report.num_finite for each in noted[1:]) >= self.stats_window_size:
+            noted = noted[1:]
+        self._recent = _Recent(report, noted)
         if report.has_masks:
             self._warn_of_masks("info['action_mask']")
+        if report.infos_of_candidates:
+            self._warn_of_infos(report)
+
+    def _warn_of_infos(self, report: Report) -> None:
+        """Warn once of each keyword that no info had, and of infos that were too long."""
+        infos = report.infos
         for name in self.info_keywords:
-            if report.infos and name not in self._said and not any(keywords_in(i, (name,)) for i in report.infos):
+            if name not in self._said and not any(keywords_in(info, (name,)) for info in infos):
                 self._said.add(name)
-                known = sorted({key for info in report.infos for key in info})
+                known = sorted({key for info in infos for key in info})
                 self._warn(
                     f"info_keywords has {name!r}, and no episode's last info had it as a number, a truth value or a word: they "
                     f"had {known}"
                 )
-        left = max((info.get(LEFT_OUT, 0) for info in report.infos), default=0)
+        left = max((info.get(LEFT_OUT, 0) for info in infos), default=0)
         if left and LEFT_OUT not in self._said:
             self._said.add(LEFT_OUT)
             self._warn(
@@ -592,12 +622,12 @@ class FastES(Agent):
         logger, steps = self.logger, self.num_timesteps - self._timesteps_at_start
         if iteration:
             logger.record("time/iterations", iteration, exclude="tensorboard")
-        if self.ep_info_buffer:
-            returns = [info["r"] for info in self.ep_info_buffer]
-            logger.record("rollout/ep_rew_mean", sum(returns) / len(returns))
-            logger.record("rollout/ep_len_mean", sum(info["l"] for info in self.ep_info_buffer) / len(self.ep_info_buffer))
-        if self.ep_success_buffer:
-            logger.record("rollout/success_rate", sum(self.ep_success_buffer) / len(self.ep_success_buffer))
+        infos, successes = self.ep_info_buffer, self.ep_success_buffer
+        if infos:
+            logger.record("rollout/ep_rew_mean", sum(info["r"] for info in infos) / len(infos))
+            logger.record("rollout/ep_len_mean", sum(info["l"] for info in infos) / len(infos))
+        if successes:
+            logger.record("rollout/success_rate", sum(successes) / len(successes))
         logger.record("time/fps", int(steps / max(self.elapsed, 1e-9)))
         logger.record("time/time_elapsed", int(self.elapsed), exclude="tensorboard")
         logger.record("time/total_timesteps", self.num_timesteps, exclude="tensorboard")

@@ -40,7 +40,7 @@ def interrupts_wait() -> Iterator[None]:
         yield
         return
     held: list[tuple[int, FrameType | None]] = []
-    before: dict[int, Any] = {n: handler for n in _SIGNALS if callable(handler := getsignal(n))}
+    before = {n: handler for n, handler in zip(_SIGNALS, map(getsignal, _SIGNALS), strict=True) if callable(handler)}
     try:
         for number in before:
             set_handler(number, lambda number, frame: held.append((number, frame)))

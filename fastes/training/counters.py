@@ -34,13 +34,13 @@ class Counters(NamedTuple):
     def with_candidates(self, batch: Batch) -> Counters:
         """The tallies after a generation's candidates."""
         return self._replace(
-            num_timesteps=self.num_timesteps + int(batch.lengths.sum()),
+            num_timesteps=self.num_timesteps + batch.steps,
             num_episodes=self.num_episodes + batch.returns.size * batch.per_candidate,
         )
 
     def with_warm_up(self, batch: Batch) -> Counters:
         """The tallies after candidates from which nothing was learned."""
-        return self.with_candidates(batch)._replace(warm_up_timesteps=self.warm_up_timesteps + int(batch.lengths.sum()))
+        return self.with_candidates(batch)._replace(warm_up_timesteps=self.warm_up_timesteps + batch.steps)
 
     def with_evaluation(self, timesteps: int) -> Counters:
         """The tallies after noise-free episodes of this many steps."""

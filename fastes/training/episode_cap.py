@@ -38,7 +38,7 @@ class EpisodeCap(NamedTuple):
         """The cap after a generation's candidates."""
         episodes = batch.returns.size * batch.per_candidate
         if self.rule == "mean":
-            return self._with(self.factor * int(batch.lengths.sum()) / episodes)
+            return self._with(self.factor * batch.steps / episodes)
         if self.rule == "grow" or int(batch.cuts.sum()) >= _SHARE * episodes:
             return self._with(self.factor * self.steps)
         return self

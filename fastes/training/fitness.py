@@ -19,11 +19,13 @@ def fitness_of(batch: Batch, settings: Settings, generation: int, progress_remai
 
     Raises FastESError when every candidate failed, and what the schedule of alive_bonus raises.
     """
-    if batch.penalised and not np.isfinite(batch.returns).any():
+    if batch.penalised and not batch.finite_returns.size:
         raise FastESError(
             f"every candidate of generation {generation} failed, one of them with {batch.penalised}; parameters are "
             "unchanged. With on_env_error='stop' the first exception ends the training and is shown whole"
         )
+    if not settings.alive_bonus:
+        return batch.returns
     bonus = alive_bonus_at(settings, progress_remaining)
     return batch.returns - bonus * batch.lengths / batch.per_candidate if bonus else batch.returns
 

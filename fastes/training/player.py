@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from fastes.errors import WorkerError
 from fastes.es.perturbations import Perturbations
+from fastes.pools.pool import Pool
 from fastes.rollout.batch import Batch
+from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Request
 from fastes.training.archive import Snapshot
 from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEvaluation
@@ -41,66 +43,89 @@ class Player:
         While an adaptive population misses pairs, these are played beside those that were there.
         """
         await self._keep_evaluations([pending.theta for pending in training.pending])
-        perturbations, lags = training.ask(), training.settings.eval_lag
-        if not lags:  # what has no adaptive cap, and is waited for, should not be the last to start
-            self._begin_evaluations(training)
-        ticket = self._begin_candidates(training, perturbations)
-        if lags:
-            self._begin_evaluations(training)
+        pool, perturbations, settings = self._pool_for(training), training.ask(), training.settings
+        evaluated = training.to_evaluate()[: settings.evaluations_at_once()]  # a loaded training may have more
+        begun = [pending for pending in evaluated if self._running(pending) is None]
+        own, noise_free = training.episode_settings()
+        requests = [self._evaluation(training, pending, noise_free) for pending in begun]
+        # evaluations have no adaptive cap: if the generation waits for them, they should not be the last to start
+        first = 0 if settings.eval_lag else len(requests)
+        requests.insert(first, self._candidates(training, perturbations, own))
+        tickets = pool.submit_all(requests)
+        ticket = tickets.pop(first)
+        self._note(*zip(begun, tickets, requests[:first] + requests[first + 1 :], strict=True))
         training.draw_ahead()
         batch = await self.evaluator.result(ticket)
         if (population := training.population) is not None:
             while missing := population.missing_pairs(batch.lengths, training.progress_remaining):
-                first = perturbations.num_pairs
-                perturbations = training.ask(first + missing)
-                batch = batch.joined(await self.evaluator.result(self._begin_candidates(training, perturbations, first)))
+                begin = perturbations.num_pairs
+                perturbations = training.ask(begin + missing)
+                more = self._pool_for(training).submit(self._candidates(training, perturbations, own, begin))
+                batch = batch.joined(await self.evaluator.result(more))
         return Generation(perturbations, batch)
 
     async def warm_up(self, training: Training) -> Batch:
         """Play the first candidates for the statistics of observations; the first generation plays them again."""
-        return await self.evaluator.result(self._begin_candidates(training, training.ask()))
+        pool = self._pool_for(training)
+        request = self._candidates(training, training.ask(), training.episode_settings()[0])
+        return await self.evaluator.result(pool.submit(request))
 
-    def _begin_candidates(self, training: Training, perturbations: Perturbations, first_pair: int = 0) -> int:
-        """Submit a generation's candidates from a pair on. Returns the ticket."""
-        pool, place = self.evaluator.start(), self.evaluator.place(self.number)
-        pool.place_table(training.strategy.table, place)
-        request = Request(
+    def _pool_for(self, training: Training) -> Pool:
+        """The pool, open and with the training's noise table: then it is known which place the training has in it."""
+        pool = self.evaluator.start()
+        pool.place_table(training.strategy.table, self.evaluator.place(self.number))
+        return pool
+
+    def _candidates(
+        self, training: Training, perturbations: Perturbations, episodes: EpisodeSettings, first_pair: int = 0
+    ) -> Request:
+        """The request of a generation's candidates from a pair on."""
+        return Request(
             perturbations.theta,
             training.normalizer,
-            training.episode_settings()[0],
+            episodes,
             perturbations,
             first_pair=first_pair,
-            training=place,
+            training=self.evaluator.place(self.number),
             strategy=training.strategy,
             calls=training.env_calls.sent(),
         )
-        return pool.submit(request)
 
     # --- noise-free episodes ----------------------------------------------------------------------------------------
 
-    def _begin_evaluations(self, training: Training) -> None:
-        for pending in training.to_evaluate()[: training.settings.evaluations_at_once()]:  # a loaded training may have more
-            self.begin_evaluation(training, pending)
-
-    def begin_evaluation(self, training: Training, pending: PendingEvaluation) -> Running:
-        """Submit an evaluation, unless it plays already: it is known by its theta, the very array."""
-        pool = self.evaluator.opened()
+    def _running(self, pending: PendingEvaluation) -> Running | None:
+        """An evaluation that plays already, which is known by its theta, the very array; None if it does not."""
         for each in self.evaluator.running:
-            if each.theta is pending.theta and pool.knows(each.ticket):  # an error may make the pool forget it
+            if each.theta is pending.theta and self.evaluator.pool.knows(each.ticket):  # an error may make the pool forget it
                 return each
-        seeds = training.eval_seeds(pending.generation)
-        request = Request(
+        return None
+
+    def _evaluation(self, training: Training, pending: PendingEvaluation, episodes: EpisodeSettings) -> Request:
+        """The request of an evaluation."""
+        return Request(
             pending.theta,
             pending.normalizer,
-            training.episode_settings()[1],
-            eval_seeds=seeds,
+            episodes,
+            eval_seeds=training.eval_seeds(pending.generation),
             generation=pending.generation,
             training=self.evaluator.place(self.number),
             calls=training.env_calls.sent(pending.calls),
         )
-        new = Running(self.number, pending.theta, pool.submit(request), seeds)
-        self.evaluator.running = [*(each for each in self.evaluator.running if pool.knows(each.ticket)), new]
-        return new
+
+    def _note(self, *begun: tuple[PendingEvaluation, int, Request]) -> None:
+        """Note evaluations that were submitted, with their tickets and requests."""
+        known = [each for each in self.evaluator.running if self.evaluator.pool.knows(each.ticket)]
+        new = [Running(self.number, pending.theta, ticket, request.eval_seeds) for pending, ticket, request in begun]
+        self.evaluator.running = known + new
+
+    def begin_evaluation(self, training: Training, pending: PendingEvaluation) -> Running:
+        """Submit an evaluation, unless it plays already."""
+        pool = self.evaluator.opened()
+        if (running := self._running(pending)) is not None:
+            return running
+        request = self._evaluation(training, pending, training.episode_settings()[1])
+        self._note((pending, pool.submit(request), request))
+        return self.evaluator.running[-1]
 
     async def finished(self, training: Training, pending: PendingEvaluation) -> FinishedEvaluation:
         """Await an evaluation, which begins here if it does not play yet."""

@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fastes.es.fitness_shaping import mean_and_std
 from fastes.es.perturbations import Perturbations
@@ -158,14 +159,14 @@ def make_record(
         trial: The training's number, from 1.
     """
     perturbations, batch = generation
-    finite = batch.returns[np.isfinite(batch.returns)]
-    mean, std = mean_and_std(finite.tolist())
-    steps, size, unknown = int(batch.lengths.sum()), batch.returns.size, math.nan
+    finite, size, unknown = batch.finite_returns, batch.returns.size, math.nan
+    values = finite.tolist()
+    mean, std = mean_and_std(values)
     return Record(
         generation=perturbations.generation + 1,
         timesteps=counters.num_timesteps,
         return_mean=mean,
-        return_max=float(finite.max()) if finite.size else unknown,
+        return_max=max(values, default=unknown),
         return_std=std,
         eval_generation=finished.pending.generation + 1 if finished else 0,
         eval_at=finished.pending.timesteps + others if finished else 0,
@@ -178,7 +179,7 @@ def make_record(
         update_ratio=update.update_ratio,
         learning_rate=update.learning_rate,
         sigma=perturbations.sigma,
-        episode_length=steps / (size * batch.per_candidate),
+        episode_length=batch.steps / (size * batch.per_candidate),
         episode_cap=episode_cap,
         episodes_cut=int(batch.cuts.sum()),
         num_nonfinite=size - finite.size,
@@ -199,27 +200,49 @@ def _share(amount: float, seconds: float) -> float:
 
 
 class Report(NamedTuple):
-    """A generation's statistics, and its candidates' episodes in job order.
+    """A generation's statistics, and the results of its candidates.
 
-    episodes: (return, length) of each; of several for a candidate all have their mean return.
-    successes: 1.0, 0.0 or NaN.
-    infos: what the infos of their last steps said; [] where nobody reads them.
-    has_masks: whether one of these had an action mask.
+    Attributes:
+        record: The statistics.
+        returns, lengths, success_rates, per_candidate: As `returns`, `lengths`, `successes` and `per_candidate` of Batch.
+        infos_of_candidates: As `infos` of Batch.
+        has_masks: Whether one of these infos had an action mask.
     """
 
     record: Record
-    episodes: list[tuple[float, int]]
-    successes: list[float]
-    infos: list[Info]
+    returns: npt.NDArray[np.float64]
+    lengths: npt.NDArray[np.int64]
+    success_rates: npt.NDArray[np.float64]
+    per_candidate: int
+    infos_of_candidates: tuple[tuple[Info, ...], ...]
     has_masks: bool
+
+    @property
+    def num_finite(self) -> int:
+        """The number of episodes whose return is finite."""
+        return (self.returns.size - self.record.num_nonfinite) * self.per_candidate
+
+    @property
+    def episodes(self) -> list[tuple[float, int]]:
+        """(return, length) of each episode in job order; of several for a candidate all have their mean return."""
+        each = self.per_candidate
+        episodes = list(zip(self.returns.ravel().tolist(), self.lengths.ravel().tolist(), strict=True))
+        if each == 1:
+            return episodes
+        return [(mean, steps // each + (number < steps % each)) for mean, steps in episodes for number in range(each)]
+
+    @property
+    def successes(self) -> list[float]:
+        """1.0, 0.0 or NaN of each episode."""
+        return [success for success in self.success_rates.ravel().tolist() for _ in range(self.per_candidate)]
+
+    @property
+    def infos(self) -> list[Info]:
+        """The scalars in the last info of each episode; [] if nobody reads them."""
+        return [info for infos in self.infos_of_candidates for info in infos]
 
 
 def report_of(record: Record, batch: Batch) -> Report:
     """batch: of the generation's candidates."""
-    each = batch.per_candidate
-    episodes = list(zip(batch.returns.ravel().tolist(), batch.lengths.ravel().tolist(), strict=True))
-    successes = batch.successes.ravel().tolist()
-    if each > 1:
-        episodes = [(mean, steps // each + (number < steps % each)) for mean, steps in episodes for number in range(each)]
-        successes = [success for success in successes for _ in range(each)]
-    return Report(record, episodes, successes, [info for infos in batch.infos for info in infos], batch.has_masks)
+    results = batch.returns, batch.lengths, batch.successes, batch.per_candidate
+    return Report(record, *results, batch.infos, batch.has_masks)

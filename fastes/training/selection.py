@@ -173,15 +173,26 @@ class Selection:
     @property
     def counters(self) -> Counters:
         """The tallies of all trials together, with those that are out."""
-        own = [self.dropped, *(trial.training.counters for trial in self.trials)]
-        return self.training.counters._replace(
-            num_timesteps=self.num_timesteps,
-            eval_timesteps=sum(each.eval_timesteps for each in own),
-            num_episodes=sum(each.num_episodes for each in own),
-            warm_up_timesteps=sum(each.warm_up_timesteps for each in own),
-            best_eval_return=max(each.best_eval_return for each in own),
+        return self.counters_with(self.training)
+
+    def counters_with(self, training: Training) -> Counters:
+        """The tallies of all once the trial that is shown has this state."""
+        shown = self.present
+        own = [self.dropped, training.counters, *(trial.training.counters for trial in self.trials if trial is not shown)]
+        return Counters(
+            num_timesteps=sum([each.num_timesteps for each in own]) + self.scoring_timesteps,
+            eval_timesteps=sum([each.eval_timesteps for each in own]),
+            num_episodes=sum([each.num_episodes for each in own]),
+            confirm_after=training.counters.confirm_after,
             budget=self.budget,
+            best_eval_return=max([each.best_eval_return for each in own]),
+            warm_up_timesteps=sum([each.warm_up_timesteps for each in own]),
         )
+
+    @property
+    def best_eval_return(self) -> float:
+        """The highest noise-free return of all trials, with those that are out."""
+        return max(self.dropped.best_eval_return, *(trial.training.counters.best_eval_return for trial in self.trials))
 
     @property
     def num_timesteps(self) -> int:

@@ -85,6 +85,7 @@ class Trainer:
         self.target_return = math.inf  # noise-free return at which training stops
         self.out_of_time = False  # whether max_minutes has ended the last `run`
         self.ends_at = math.inf  # time.monotonic() at which it does
+        self.unreported: Record | None = None  # of the last committed generation, until the listener has got it
         self.dropped_steps = StepsPlayed()  # that count nowhere: of the proof that a training is solved, of its candidates
         self._pool_steps = StepsPlayed()  # of the pool when steps were committed last
         self._aside: _Aside | None = None
@@ -142,7 +143,7 @@ class Trainer:
 
     def _notify(self, record: Record, generation: Generation) -> None:
         goes_on = self._listener.on_generation(record, generation)
-        self._replace(self.selection.training.reported())
+        self.unreported = None
         self._is_stopped = self._is_stopped or not goes_on
         self._is_late = time.monotonic() >= self.ends_at
 
@@ -163,25 +164,26 @@ class Trainer:
                 break
         with interrupts_wait():
             training, update = training.solved_by(finished[-1]) if solved else training.tell(batch, waiting)
-            after = self.selection.focused(number).with_training(training)
+            before = self.selection.focused(number)
+            counters = before.counters_with(training)
             self._count_cpu()
-            steps = int(batch.lengths.sum()) + (finished[-1].evaluation.timesteps if finished else 0)
+            steps = batch.steps + (finished[-1].evaluation.timesteps if finished else 0)
             record = make_record(
                 generation,
                 finished[-1] if finished else None,
                 update,
-                after.counters,
-                others=after.steps_of_others,
+                counters,
+                others=counters.num_timesteps - training.counters.num_timesteps,
                 episode_cap=training.episode_settings()[0].max_steps,
                 n_workers=self.evaluator.pool.n_workers,
                 stretch=self._pace.after(number, time.perf_counter(), steps, batch.busy_seconds),
                 cpu_seconds=self.cpu_seconds,
                 trial=number + 1,
             )
-            after = after.with_training(training.reporting(record, batch, finished))
-            self._become(after.decided(number) if solved else after)
+            after = before.with_training(training.reporting(record, batch, finished))
+            self._become(after.decided(number) if solved else after, record)
             if solved:
-                self._drop(StepsPlayed(candidates=int(batch.lengths.sum())))
+                self._drop(StepsPlayed(candidates=batch.steps))
         return record
 
     # --- evaluations ------------------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ class Trainer:
         pending, mean = finished.pending, finished.evaluation.mean
         if pending.already_reported:
             return False, training
-        best = max(self.selection.counters.best_eval_return, training.counters.best_eval_return)
+        best = max(self.selection.best_eval_return, training.counters.best_eval_return)
         is_best = mean > -math.inf and mean >= best
         training = training.after_evaluation(finished)
         if is_best:
@@ -290,7 +292,7 @@ class Trainer:
                 generation = await player.generation(training)
                 await _turn_of(number, turns)
                 if self._is_spent:
-                    self._drop(StepsPlayed(candidates=int(generation.batch.lengths.sum())))
+                    self._drop(StepsPlayed(candidates=generation.batch.steps))
                     break
                 record = await self._commit(number, generation)
                 self._notify(record, generation)
@@ -382,11 +384,11 @@ class Trainer:
     def _player(self, number: int) -> Player:
         return Player(self.evaluator, number)
 
-    def _replace(self, training: Training) -> None:
-        self.selection = self.selection.with_training(training)
+    def _become(self, selection: Selection, record: Record | None = None) -> None:
+        """Take a selection that counts all steps so far. In this order, a thread that asks meanwhile counts nothing twice.
 
-    def _become(self, selection: Selection) -> None:
-        """Take a selection that counts all steps so far. In this order, a thread that asks meanwhile counts nothing twice."""
+        record: That of the generation that led to it.
+        """
         if self.selection.is_open:  # the pool's steps are those of the other trials' running generations, too
             before, after = self.selection.counters, selection.counters
             scoring = selection.scoring_timesteps - self.selection.scoring_timesteps
@@ -394,7 +396,8 @@ class Trainer:
             self._count(steps - scoring, evaluations + scoring)
         else:
             self._pool_steps = self.evaluator.steps_played()
-        self.take(selection)
+        self.selection, self.unreported = selection, record
+        self.evaluator.trainings = trainings_of(selection)
 
     def take(self, selection: Selection) -> None:
         """Replace the selection; the evaluator's trainings are always its own."""

@@ -59,7 +59,6 @@ class Training:
         counters: Tallies.
         solved: Whether the last generation proved theta solved.
         report: The last generation's statistics, None before the first.
-        is_reported: Whether callbacks have got the report.
     """
 
     # the task
@@ -83,7 +82,6 @@ class Training:
     counters: Counters = field(default_factory=Counters)
     solved: bool = False
     report: Report | None = None
-    is_reported: bool = True
 
     @classmethod
     def start(
@@ -223,7 +221,7 @@ class Training:
             counters = Counters(best_eval_return=counters.best_eval_return)
         total = counters.num_timesteps + timesteps
         counters = counters._replace(budget=total if timesteps > 0 else min(counters.budget or total, total))
-        new = self._replace(counters=counters, pending=pending, archive=archive, solved=False, is_reported=True)
+        new = self._replace(counters=counters, pending=pending, archive=archive, solved=False)
         if self.population is None:
             return new
         return new._replace(population=self.population.moved(self.progress_remaining, new.progress_remaining))
@@ -328,13 +326,9 @@ class Training:
         )
 
     def reporting(self, record: Record, batch: Batch, finished: Sequence[FinishedEvaluation]) -> Training:
-        """The training with a report of its last generation, which callbacks have yet to get."""
+        """The training with a report of its last generation."""
         latest = tuple(finished) or self.latest_evaluations[-1:]
-        return self._replace(report=report_of(record, batch), is_reported=False, latest_evaluations=latest)
-
-    def reported(self) -> Training:
-        """The training once callbacks have got the report."""
-        return self._replace(is_reported=True)
+        return self._replace(report=report_of(record, batch), latest_evaluations=latest)
 
     def with_parameters(self, theta: npt.ArrayLike, normalizer: ObsNormalizer | None = None) -> Training:
         """The training with parameters that were not learned here: what is known of others is dropped.

@@ -23,7 +23,7 @@ from fastes import FastES, FastESError, WorkerError
 from fastes.pools.pool import Pool
 from fastes.pools.processes.offers import Offers
 from fastes.pools.processes.process_pool import ProcessPool
-from fastes.pools.processes.worker import claim
+from fastes.pools.processes.worker import claim, is_last_done
 from fastes.pools.processes.worker_failures import HangDetector
 from fastes.rollout.batch import Batch
 from fastes.rollout.job import Request
@@ -425,5 +425,51 @@ def test_an_interrupted_submit_leaves_no_place_taken(
         with pytest.raises(KeyboardInterrupt):
             pool.submit(requests[0])
     assert not pool.knows(evaluation)
+    for request, expected in zip(requests, alone[:2], strict=True):
+        assert_same_batch(played(pool, request), expected)
+
+
+def test_a_count_that_comes_late_finishes_no_later_request(alone: list[Batch], closing: list[Any]) -> None:
+    """A slow worker's count of the slot's last request, which lost another worker, falls on the slot's next one."""
+    model, pool, requests = prepared(toy(), 1)
+    closing += [model, pool]
+    assert isinstance(pool, ProcessPool)
+    assert_same_batch(played(pool, requests[2]), alone[2])
+    (worker,) = pool.workers.values()
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    ticket = pool.submit(requests[0])
+    for _ in range(len(alone[0].lengths.ravel())):
+        is_last_done(pool.block, 0)
+    os.kill(worker.process.pid, signal.SIGCONT)
+    pool.wait((ticket,))
+    assert_same_batch(pool.collect(ticket), alone[0])
+
+
+@pytest.mark.parametrize("n_workers", POOLS)
+def test_requests_that_are_submitted_together_wake_workers_once(
+    n_workers: int, alone: list[Batch], closing: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, pool, requests = prepared(toy(), n_workers)
+    closing += [model, pool]
+    woken, wake = list[int](), Offers.wake
+
+    def noted(offers: Offers, count: int) -> None:
+        woken.append(count)
+        wake(offers, count)
+
+    monkeypatch.setattr(Offers, "wake", noted)
+    tickets = pool.submit_all(requests)
+    assert len(woken) == min(n_workers, 1)
+    for ticket, expected in zip(tickets, alone, strict=True):
+        pool.wait((ticket,))
+        assert_same_batch(pool.collect(ticket), expected)
+
+
+def test_requests_without_a_place_for_each_are_not_submitted(alone: list[Batch], closing: list[Any]) -> None:
+    model, pool, requests = prepared(toy(), 1, generations=1)
+    closing += [model, pool]
+    with pytest.raises(FastESError, match="no slot is free"):
+        pool.submit_all([requests[1], requests[0], requests[0]])
+    assert not pool.tickets()
     for request, expected in zip(requests, alone[:2], strict=True):
         assert_same_batch(played(pool, request), expected)

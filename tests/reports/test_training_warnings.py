@@ -19,14 +19,16 @@ from gymnasium import spaces
 from training import MANY, Result, assert_same, assert_same_state, learn, train
 
 from fastes import FastES, Settings
+from fastes.es.strategy import Update
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.batch import Batch
-from fastes.rollout.episode import EpisodeSettings
+from fastes.rollout.episode import STEP_GUARD
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.sb3.logger import configure
 from fastes.settings.preset_loader import all_presets, choose_settings, load_preset
 from fastes.training.counters import Counters
 from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEvaluation
+from fastes.training.record import Generation, Record, Stretch, make_record
 
 # --- no candidate reaches theta --------------------------------------------------------------------------------------
 
@@ -36,7 +38,7 @@ def model_with(noise: str = "action_noise", limit: int | None = None, budget: in
         spec=SimpleNamespace(head=SimpleNamespace(noise=noise)),
         settings=Settings().changed(**settings),
         normalizer=SimpleNamespace(skipped=0),
-        episode_settings=lambda: (EpisodeSettings(), EpisodeSettings()),
+        longest_episode=lambda: STEP_GUARD,
         episode_limit=limit,
         counters=Counters(budget=budget),
     )
@@ -62,6 +64,12 @@ def generation(candidates: Any, evaluation: Any) -> Played:
     )
 
 
+def record_of(number: int, batch: Batch, told: FinishedEvaluation | None) -> Record:
+    played: Any = Generation(SimpleNamespace(generation=number - 1, sigma=0.1), batch)  # type: ignore[arg-type]
+    others = {"others": 0, "episode_cap": 1, "n_workers": 1, "cpu_seconds": 0.0, "trial": 1}
+    return make_record(played, told, Update(*[0.0] * 7), Counters(), stretch=Stretch(1.0, 1, 1.0), **others)
+
+
 BEATEN = generation([[0.0, 5.0], [1.0, -1.0]], [2.0])
 UNBEATEN = generation([[0.0, 1.0], [1.0, -1.0]], [2.0])
 
@@ -81,7 +89,7 @@ def warnings_of(
         for number, (batch, told) in enumerate(batches, first):
             told = told and told._replace(pending=told.pending._replace(generation=number - 1))
             model.counters = model.counters._replace(num_timesteps=number)
-            odd.check(model, number, batch, told, target, has_raced, number < racing_until)
+            odd.check(model, record_of(number, batch, told), batch, told, target, has_raced, number < racing_until)
     return [message for message in messages if words in message]
 
 
@@ -216,9 +224,10 @@ def test_the_warning_changes_no_bit_and_costs_nothing(monkeypatch: pytest.Monkey
     assert (len(told), len(unwarned)) == (1, 0)
     assert_same_state(first, second)
     odd, model, (batch, told) = StatisticsWarnings(), model_with(), generation(np.zeros((500, 2)), [1.0])
+    record = record_of(1, batch, told)
     started = time.process_time()  # of this process: others may take the core
     for _ in range(200):
-        odd.check(model, 1, batch, told)
+        odd.check(model, record, batch, told)
     assert (time.process_time() - started) / 200 < 1e-3
 
 

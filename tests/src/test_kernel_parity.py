@@ -21,6 +21,7 @@ SUM_BLOCK = 16384  # as in noise_kernels.inc
 SIZES = [*range(10), 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, SUM_BLOCK - 1, SUM_BLOCK, SUM_BLOCK + 1]
 WIDTHS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 47, 48, 49, 63, 64, 65]
 SEED = 0x9E3779B97F4A7C15
+DRAWN = "noise_index", "env_seed", "action_key"
 GUARD = np.float32(-12345.5)
 
 
@@ -76,6 +77,58 @@ def test_philox() -> None:
     words[:4] = [[0, 0, 0, 0], [2**32 - 1] * 4, [1, 0, 0, 0], [0, 0, 0, 1]]
     for seed in (0, 1, 2**32 - 1, 2**32, SEED, 2**64 - 1):
         assert_same_bits("philox", _core.philox(words, seed), numpy_kernels.philox(words, seed))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**32, SEED, 2**64 - 1])
+@pytest.mark.parametrize("generation", [0, 7, 2**32 - 1])
+def test_draws(seed: int, generation: int) -> None:
+    for count in (0, 1, 2, 100):
+        for episode, stream in ((0, 1), (1, 2), (2**32 - 1, 4)):
+            arguments = seed, generation, count, episode, stream
+            assert_same_bits("words", _core.draw_words(*arguments), numpy_kernels.draw_words(*arguments))
+        for episodes, places in ((0, 1), (1, 3), (3, 250_000_001), (2, 2**63)):
+            numbers = seed, generation, count, episodes, places
+            for name, own, twin in zip(DRAWN, _core.draw_pairs(*numbers), numpy_kernels.draw_pairs(*numbers), strict=True):
+                assert_same_bits(name, own, twin)
+
+
+def moments_of(jobs: int, n: int, seed: int) -> np.ndarray:
+    """With observations of very different sizes, and their squares."""
+    rng = np.random.default_rng(seed)
+    sums = rng.normal(size=(jobs, n)) * 10.0 ** rng.integers(-20, 20, (jobs, n))
+    return np.stack([sums, sums * sums * rng.uniform(0.5, 2.0, (jobs, n))], axis=1)
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 2, 33])
+@pytest.mark.parametrize("n", [0, 1, 17])
+def test_moments(jobs: int, n: int) -> None:
+    for seed in range(20):
+        rng, moments = np.random.default_rng(seed), moments_of(jobs, n, seed)
+        counts = rng.integers(0, 4, jobs)
+        if moments.size and seed % 2:
+            moments.flat[rng.integers(moments.size)] = [np.nan, np.inf, -np.inf][seed % 3]
+        sums, *numbers = _core.sum_moments(moments, counts)
+        expected, *others = numpy_kernels.sum_moments(moments, counts)
+        assert_same_bits("sums", sums, expected)
+        assert numbers == others
+        for count, added in ((0, 1), (7, 3), (10**12, 10**5)):
+            before = rng.normal(size=n), rng.uniform(size=n) * count
+            joined, twin = (of.join_moments(*before, count, sums, added) for of in (_core, numpy_kernels))
+            assert joined is not None
+            assert twin is not None
+            for name, own, other in zip(("mean", "squares"), joined, twin, strict=True):
+                assert_same_bits(name, own, other)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+@pytest.mark.parametrize("row", [0, 1])
+def test_moments_whose_join_is_not_finite_are_not_joined(value: float, row: int) -> None:
+    sums = np.ones((2, 3))
+    sums[row, 1] = value
+    before = np.zeros(3), np.full(3, 1e308)
+    is_finite = numpy_kernels.join_moments(*before, 4, sums, 2) is not None
+    assert is_finite == (value == 1e200 and row == 1)
+    assert (_core.join_moments(*before, 4, sums, 2) is not None) == is_finite
 
 
 @pytest.mark.parametrize("start", [0, 1, 15, 16, 63, 64, 65, 1000, 2**34 - 70, 2**34, 2**38 + 5])

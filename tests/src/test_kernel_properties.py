@@ -385,6 +385,13 @@ def sum_piece(begin: int, end: int, index: int) -> None:
             )
         ),
         (lambda: _core.philox(np.zeros((2, 3), np.uint32), 0), "counters has 3 columns, expected 4"),
+        (lambda: _core.draw_pairs(0, 0, 2, 1, 0), "places = 0 is out of range: expected at least one"),
+        (lambda: _core.sum_moments(np.zeros((2, 2, 3)), np.zeros(1, np.int64)), "counts has 1 values, expected 2"),
+        (lambda: _core.sum_moments(np.zeros((2, 3, 3)), np.zeros(2, np.int64)), "moments has 3 rows a job, expected 2"),
+        (
+            lambda: _core.join_moments(np.zeros(3), np.zeros(3), 1, np.zeros((2, 3)), 0),
+            "sums has 2 rows of 0 observations after 1: expected 2, at least 1 and 0",
+        ),
         (lambda: _core.commit(np.zeros(5, np.int64), 5, 1), "slot = 5 is out of range: there are 5 slots"),
         (lambda: _core.commit(np.zeros(5, np.int64), -1, 1), "slot = -1 is out of range: there are 5 slots"),
         (lambda: _core.committed(np.zeros(0, np.int64), 0), "slot = 0 is out of range: there are 0 slots"),

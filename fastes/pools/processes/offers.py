@@ -27,8 +27,9 @@ class Offers:
 
     def wake(self, count: int) -> None:
         """Wake this many sleeping workers, or all. One that does not sleep looks for jobs before it does."""
-        with contextlib.suppress(BlockingIOError):  # it is full: enough to wake all
-            os.write(self._our_end, b"." * count)
+        if count:
+            with contextlib.suppress(BlockingIOError):  # it is full: enough to wake all
+                os.write(self._our_end, b"." * count)
 
     def close(self) -> None:
         os.close(self.fd)

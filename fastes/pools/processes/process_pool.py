@@ -6,7 +6,7 @@ import contextlib
 import pickle
 import selectors
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +26,6 @@ from fastes.rollout.shared_block import (
     EPISODE,
     GENERATION,
     JOB,
-    NOTICES,
     SLOT,
     TICKET,
     TICKET_SHIFT,
@@ -52,6 +51,11 @@ def spare_workers(spec: PoolSpec, n_workers: int) -> int:
     if n_workers < _SEVERAL or not candidates or candidates >= _MANY * n_workers:
         return 0
     return min(sum(each.num_evaluations - each.num_generations for each in spec.trainings), n_workers)
+
+
+def _some_more(jobs: int) -> int:
+    """Return how many workers to wake for jobs: one may be slow to wake."""
+    return jobs + jobs // 4 + 1 if jobs else 0
 
 
 class ProcessPool(BlockPool):
@@ -149,30 +153,40 @@ class ProcessPool(BlockPool):
     # --- requests ---------------------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> int:
+        return self.submit_all([request])[0]
+
+    def submit_all(self, requests: Sequence[Request]) -> list[int]:
+        """Submit several requests in this order: sleeping workers are woken once for all of them. Returns their tickets."""
         if self._interrupted:
             self.forget()
-        open_ = self._requests.add(request, self.block.slots)
+        opened = self._requests.add(requests, self.block.slots)
         self._interrupted = True
-        open_.submitted = self._hang_detector.counted
         try:
-            _core.commit(open_.slot.unfinished, 0, open_.ticket << TICKET_SHIFT | len(open_.jobs))
-            self._open_jobs(open_, open_.jobs)
+            for open_ in opened:
+                open_.submitted = self._hang_detector.counted
+                _core.commit(open_.slot.unfinished, 0, open_.ticket << TICKET_SHIFT | len(open_.jobs))
+                self._open_jobs(open_, open_.jobs)
+            self._wake(opened)
             self.start()
         except BaseException:
             self.forget()
             raise
         self._interrupted = False
-        return open_.first_ticket
+        return [open_.first_ticket for open_ in opened]
 
     def _open_jobs(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> None:
-        """Let workers claim jobs of a request."""
+        """Let workers that look for jobs claim those of a request."""
         open_.slot.todo[: len(jobs)] = jobs[::-1]
         _core.commit(open_.slot.unclaimed, 0, open_.ticket << TICKET_SHIFT | len(jobs))  # from here on they can be claimed
+
+    def _wake(self, opened: Sequence[OpenRequest]) -> None:
+        """Let workers that sleep look for the jobs of these requests."""
         workers, spare = self._offers
-        wanted = len(jobs) + len(jobs) // 4 + 1  # some more, as one may be slow to wake
-        workers.wake(min(wanted, self.n_workers))
-        if not open_.slot.layout.num_pairs and self.n_processes > self.n_workers:
-            spare.wake(min(wanted, self.n_processes - self.n_workers))
+        jobs = sum(len(open_.jobs) for open_ in opened)
+        workers.wake(min(_some_more(jobs), self.n_workers))
+        if self.n_processes > self.n_workers:
+            noise_free = sum(len(open_.jobs) for open_ in opened if not open_.slot.layout.num_pairs)
+            spare.wake(min(_some_more(noise_free), self.n_processes - self.n_workers))
 
     def wait(self, tickets: Collection[int]) -> None:
         """Return once one of these requests is finished. After an exception all requests are forgotten.
@@ -187,13 +201,13 @@ class ProcessPool(BlockPool):
         try:
             timeout = 0.0  # workers that have died since the last call are handled first
             while timeout == 0.0 or not self._is_any_finished(tickets):
-                if len(self.workers) < self.n_processes:  # an error has ended some
-                    self.start()
+                self.start()  # an error may have ended some
                 if self._handle_events(timeout):
                     break
                 timeout = TICK
-            if self.spec.on_env_error == PENALISE or self.block.workers[:, NOTICES].any():
-                self.block.workers[:, NOTICES] = 0
+            notices = self.block.notices
+            if self.spec.on_env_error == PENALISE or notices[0]:
+                notices[0] = 0
                 for worker in list(self.workers.values()):
                     self._receive(worker)  # messages that were sent before the last job was done
         except BaseException:
@@ -217,21 +231,25 @@ class ProcessPool(BlockPool):
     def _is_any_finished(self, tickets: Collection[int]) -> bool:
         """Look at the open requests, and reopen jobs that lost workers have left."""
         for open_ in self._requests.unfinished():
-            if _core.committed(open_.slot.unclaimed, 0) & UNCLAIMED or (
-                not self._orphans and open_.still_waiting_for_last_missing()
-            ):
-                continue
-            left = open_.uncommitted()
-            open_.missing = int(left[-1]) if len(left) else None
-            # a count that comes later would count for the slot's next request
-            is_uncounted = open_.is_counted and _core.committed(open_.slot.unfinished, 0) & UNCLAIMED
-            open_.finished = not len(left) and not is_uncounted
-            if open_.finished:
+            if open_.is_counted and _core.committed(open_.slot.unfinished, 0) & UNCLAIMED:
+                continue  # a count that comes later would count for the slot's next request
+            if self._is_each_flag_set(open_):  # a count of the slot's last request may have come late
+                open_.finished = True
                 self._hang_detector.learn(float(open_.slot.seconds[open_.jobs].max()), open_.submitted)
-            elif self._orphans and (orphans := self._orphans_among(open_, left)) is not None and len(orphans):
-                self._open_again(open_, orphans)
         self._orphans = self._orphans and any(open_.ticket <= self._lost_at for open_ in self._requests.unfinished())
         return any(self.is_finished(ticket) for ticket in tickets)
+
+    def _is_each_flag_set(self, open_: OpenRequest) -> bool:
+        """Whether all jobs of a request have a result; reopen those that lost workers have left."""
+        if _core.committed(open_.slot.unclaimed, 0) & UNCLAIMED or (
+            not self._orphans and open_.still_waiting_for_last_missing()
+        ):
+            return False
+        left = open_.uncommitted()
+        open_.missing = int(left[-1]) if len(left) else None
+        if self._orphans and len(left) and (orphans := self._orphans_among(open_, left)) is not None and len(orphans):
+            self._open_again(open_, orphans)
+        return not len(left)
 
     def _orphans_among(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
         """Return the jobs that no worker plays; None while a worker is about to claim one.
@@ -253,11 +271,14 @@ class ProcessPool(BlockPool):
         open_.rerun += len(jobs) - (_core.committed(open_.slot.unclaimed, 0) & UNCLAIMED)  # those were never begun
         open_.ticket = self._requests.new_ticket()
         self._open_jobs(open_, jobs)
+        self._wake([open_])
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the workers that are not running. They build their environments while the caller continues."""
+        if len(self.workers) == self.n_processes:
+            return
         if self._payload is None:
             self._payload = self._with_limits_named(lambda: Payload(self.spec, self.block, self.n_workers))
         for index in range(self.n_processes):
@@ -360,10 +381,11 @@ class ProcessPool(BlockPool):
                 self._show(worker)
             elif (not self._receive(worker, channel == "message") or channel == "exit") and self._has(worker):
                 self._replace(worker)
-        for unwell, fault in self._hang_detector.check(list(self.workers.values()), bool(self._requests.unfinished())):
-            if self._has(unwell):
-                unwell.killed_for = fault
-                self._replace(unwell)
+        if self._hang_detector.is_due:
+            for unwell, fault in self._hang_detector.check(list(self.workers.values()), bool(self._requests.unfinished())):
+                if self._has(unwell):
+                    unwell.killed_for = fault
+                    self._replace(unwell)
         return is_woken
 
     def _receive(self, worker: Worker, is_there: bool = False) -> bool:

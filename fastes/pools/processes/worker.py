@@ -46,7 +46,6 @@ from fastes.rollout.shared_block import (
     EPISODE,
     JOB,
     LEAVE,
-    NOTICES,
     OPEN,
     READY,
     SLOT,
@@ -253,7 +252,7 @@ def build(
     def notify(kind: str, text: str) -> None:
         if os.getpid() == signals.pid:  # a process that the environment has forked must not send
             connection.send(Notice(kind, text))
-            _core.commit(block.workers[index], NOTICES, 1)
+            _core.commit(block.notices, 0, 1)
 
     try:
         register(registrations)

@@ -68,6 +68,11 @@ class HangDetector:
         self._seen = {}
 
     @property
+    def is_due(self) -> bool:
+        """Whether the last look is at least TICK ago, so that `check` looks again."""
+        return self.clock() - self._looked_at >= TICK
+
+    @property
     def limit(self) -> float:
         """Seconds without a step after which a worker in an episode is hung."""
         if self.timeout is not None:
@@ -84,10 +89,10 @@ class HangDetector:
         Returns:
             The workers that have to be replaced, each with its fault.
         """
+        if not self.is_due:
+            return []
         now = self.clock()
         passed = min(now - self._looked_at, _PAUSE)
-        if passed < TICK:
-            return []
         self._looked_at = now
         self._counted += passed
         before, self._seen = self._seen, {}

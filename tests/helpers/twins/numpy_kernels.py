@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastes._core import STREAM_TABLE
+from fastes._core import STREAM_PAIR, STREAM_TABLE
 from twins.numpy_layers import ACTIVATIONS, LAYERS, Array, Memory, batch_scale_and_shift, clip, tanh
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
 Int64 = npt.NDArray[np.int64]
 UInt32 = npt.NDArray[np.uint32]
+UInt64 = npt.NDArray[np.uint64]
 UInt8 = npt.NDArray[np.uint8]
 
 STREAM_ACTION = 3  # FASTES_STREAM_ACTION
@@ -35,6 +36,46 @@ def philox(counters: UInt32, seed: int) -> UInt32:
         c0, c1, c2, c3 = (p1 >> 32) ^ c1 ^ np.uint64(k0), p1 & low, (p0 >> 32) ^ c3 ^ np.uint64(k1), p0 & low
         k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
     return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
+
+
+def draw_words(seed: int, generation: int, count: int, episode: int, stream: int) -> UInt32:
+    counters = np.empty((count, 4), dtype=np.uint32)
+    counters[:, 0] = np.arange(count)
+    counters[:, 1], counters[:, 2], counters[:, 3] = generation, episode, stream
+    return philox(counters, seed)
+
+
+def draw_pairs(seed: int, generation: int, count: int, episodes: int, places: int) -> tuple[Int64, Int64, UInt64]:
+    def joined(high: UInt32, low: UInt32) -> UInt64:
+        return high.astype(np.uint64) << np.uint64(32) | low
+
+    words = draw_words(seed, generation, count, 0, STREAM_PAIR)
+    noise_index = (joined(words[:, 0], words[:, 1]) % np.uint64(places)).astype(np.int64)
+    env_seed, action_key = np.empty((count, episodes), dtype=np.int64), np.empty((count, episodes), dtype=np.uint64)
+    for episode in range(episodes):
+        words = draw_words(seed, generation, count, episode + 1, STREAM_PAIR)
+        env_seed[:, episode], action_key[:, episode] = words[:, 0] >> 1, joined(words[:, 1], words[:, 2])
+    return noise_index, env_seed, action_key
+
+
+def sum_moments(moments: Float64, counts: Int64) -> tuple[Float64, int, int, int]:
+    """Added in the order of jobs."""
+    seen, finite = counts > 0, np.isfinite(moments).all(axis=(1, 2))
+    usable, sums = seen & finite, np.zeros(moments.shape[1:])
+    for each in moments[usable]:
+        sums += each
+    return sums, int(counts[usable].sum()), int(usable.sum()), int((seen & ~finite).sum())
+
+
+def join_moments(mean: Float64, squares: Float64, count: int, sums: Float64, added: int) -> tuple[Float64, Float64] | None:
+    """Chan et al. 1979, equation 2.1."""
+    total = count + added
+    with np.errstate(over="ignore", invalid="ignore"):
+        shift = sums[0] / added  # mean of the new observations, less the mean so far
+        spread = np.maximum(sums[1] - sums[0] * shift, 0.0)
+        means = mean + shift * (added / total)
+        deviations = squares + spread + shift * shift * (count * (added / total))
+    return (means, deviations) if np.isfinite(means).all() and np.isfinite(deviations).all() else None
 
 
 def stream_words(first: int, count: int, middle: int, stream: int, key: int) -> UInt32:
