@@ -6,6 +6,7 @@ import signal
 import warnings
 from functools import partial
 from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -272,17 +273,16 @@ def test_ctrl_c_in_a_later_block_leaves_the_model_as_it_was() -> None:
     with FastES(Growing, preset="default", n_workers=2, **ADAPTIVE) as model:
         learn(model, 2)
         before = model.snapshot()
-        asked, submit = [], model.pool.submit
+        asked, submit_all = [], model.pool.submit_all
 
-        def interrupt(request: Request) -> int:
-            if request.perturbations is not None:
-                asked.append(request.first_pair)
-                if len(asked) == 2:
-                    signal.raise_signal(signal.SIGINT)
-            return submit(request)
+        def interrupt(requests: Sequence[Request]) -> list[int]:
+            asked.extend(request.first_pair for request in requests if request.perturbations is not None)
+            if len(asked) == 2:
+                signal.raise_signal(signal.SIGINT)
+            return submit_all(requests)
 
         model.training = model.training._replace(population=model.training.population._replace(first=1))
-        model.pool.submit = interrupt  # type: ignore[method-assign]
+        model.pool.submit_all = interrupt  # type: ignore[method-assign]
         with pytest.raises(KeyboardInterrupt):
             learn(model, 3)
         assert asked == [0, BLOCK // 2]
