@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 import warnings
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
