@@ -24,6 +24,7 @@ from natively import SETTINGS
 from training import Result, assert_same_records, theta_of, train
 
 from fastes import FastES, FastESError, NativeEnv, WorkerError, WorkerTimeout, get_include
+from fastes.cli.main import main
 from fastes.envs.native import native_env
 
 pytestmark = needs_compiler
@@ -294,6 +295,17 @@ def test_writing_past_its_memory_is_told(library: str, name: str, words: str) ->
     settings = {**SETTINGS, "target_return": "none"}
     with FastES(f"{library}:{name}", n_workers=0, native="on", **settings) as model, pytest.raises(FastESError, match=words):
         model.learn(1000)
+
+
+def test_writing_far_past_its_memory_is_told_by_a_check(library: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """40 KB behind its observation: an episode in Python looks that far at its end, and so does `fastes check-env`."""
+    words = "Far wrote past the end of its observation"
+    with NativeEnv(f"{library}:Far") as env, pytest.raises(RuntimeError, match=words):
+        env.reset(seed=0)
+        for _ in range(50):
+            env.step(np.zeros(1, np.float32))
+    assert main(["check-env", f"{library}:Far", "--episodes", "2", "--seconds", "1"]) == 1
+    assert words in capfd.readouterr().out
 
 
 def test_a_file_keeps_the_options_and_not_the_library(walk: str, tmp_path: Path) -> None:
