@@ -167,9 +167,7 @@ def _check_end(file: IO[bytes]) -> None:
     locator, end = (tail := file.read())[:-_END_RECORD], tail[-_END_RECORD:]
     file.seek(0)
     if len(end) < _END_RECORD or not end.startswith(b"PK\x05\x06"):
-        raise CheckpointError(
-            "the file is cut off, or is no checkpoint"
-        )
+        raise CheckpointError("the file is cut off, or is no checkpoint")
     members, directory = int.from_bytes(end[10:12], "little"), int.from_bytes(end[12:16], "little")
     start = int.from_bytes(end[16:20], "little")
     if size > _MAX_FILE_BYTES or members > 64 or directory > 1 << 16:

@@ -74,7 +74,8 @@ def play(
         episodes: Number of episodes.
         first_seed: Environment seed of the first one; the others have the seeds that follow.
         video: An mp4 or a GIF to write. It plays as fast as its environment says (render_fps): with 60 steps per second or
-            more, every second or n-th is shown. Small pictures are enlarged. The camera follows MuJoCo's robots unless the environment's arguments name one.
+            more, every second or n-th is shown. Small pictures are enlarged. The camera follows MuJoCo's robots unless the
+            environment's arguments name one.
         render: Open a window instead.
         max_frames, max_seconds: The longest video; episodes are always played to their end.
         caption: Whether each frame of the video tells the return so far and the step.

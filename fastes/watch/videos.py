@@ -166,7 +166,7 @@ def _policy_of(run: Path) -> tuple[int, int] | None:
 
 
 def _last_words(log: Path, status: int) -> str:
-    """Return the last line that a failed command wrote; if it advises the flag --env, the command that starts the page with it."""
+    """Return the last line that a failed command wrote. If that advises --env, it says how to start the page with it."""
     with contextlib.suppress(OSError):
         lines = log.read_bytes()[-10_000:].decode(errors="replace").strip().splitlines()
         if lines:

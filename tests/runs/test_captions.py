@@ -58,7 +58,16 @@ def test_text_is_seen_on_any_picture_of_any_size(size: tuple[int, int], value: i
 
 @pytest.mark.parametrize(
     ("size", "times"),
-    [((20, 60), 10), ((64, 64), 3), ((64, 96), 3), ((84, 84), 2), ((210, 160), 1), ((400, 600), 1), ((1, 1000), 1), ((20, 200), 6)],
+    [
+        ((20, 60), 10),
+        ((64, 64), 3),
+        ((64, 96), 3),
+        ((84, 84), 2),
+        ((210, 160), 1),
+        ((400, 600), 1),
+        ((1, 1000), 1),
+        ((20, 200), 6),
+    ],
 )
 def test_a_small_frame_is_enlarged_dot_by_dot(size: tuple[int, int], times: int) -> None:
     frame = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
