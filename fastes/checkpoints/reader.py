@@ -110,7 +110,7 @@ def _damage_is_said(what: object, hint: str) -> Iterator[None]:
 
 
 def _hint(path: Path) -> str:
-    """Return which files beside a damaged one are whole, and what to do with the one that was trained longest."""
+    """Return which files in a damaged one's folder are whole, and what to do with the one that was trained longest."""
     beside = [name for name in RUN_FILES if name != path.name and path.with_name(name).is_file()]
     if beside and path.suffix != ".zip":  # a file of a run folder that is no checkpoint
         return f"; beside it {'is' if len(beside) == 1 else 'are'} {' and '.join(beside)}"
