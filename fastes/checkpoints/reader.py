@@ -115,7 +115,9 @@ def _hint(path: Path) -> str:
     if beside and path.suffix != ".zip":  # a file of a run folder that is no checkpoint
         return f"; beside it {'is' if len(beside) == 1 else 'are'} {' and '.join(beside)}"
     names = [*RUN_FILES, MIDWAY] if path.name in RUN_FILES else [path.name]
-    beside = [name for name in (*names, *(f"{each}.bak" for each in names)) if name != path.name]
+    beside = [
+        name for name in (*names, *(f"{each}.bak" for each in names)) if name != path.name and path.with_name(name).is_file()
+    ]
     steps = {name: found for name in beside if (found := _steps_of(path.with_name(name))) is not None}
     if not steps:
         return ""
