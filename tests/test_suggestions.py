@@ -13,7 +13,7 @@ from envs_for_tests import Toy
 
 from fastes import FastES
 from fastes.cli.main import main
-from fastes.errors import CheckpointError, shown
+from fastes.errors import CheckpointError, EnvironmentUnavailable, shown
 from fastes.runs.video import can_draw
 
 TRAIN = [
@@ -115,3 +115,24 @@ def test_shown_keeps_what_is_no_address() -> None:
     assert shown("born at 0x12 street") == "'born at 0x12 street'"
     assert shown(3) == "3"
     assert shown("x" * 500) == "'" + "x" * 199 + "..."
+
+
+def test_an_id_that_a_file_here_registers_is_named_with_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "its_user.py").write_text("from fastes import FastES\nFastES('Bakery-v0')\n")
+    (tmp_path / "broken.py").write_bytes(b"\xff\xfe")
+    (tmp_path / "folder.py").mkdir()
+    with pytest.raises(EnvironmentUnavailable, match=r"'module:(Bakery|Env)-v0'"):
+        FastES("Bakery-v0")
+    (tmp_path / "bakery_file.py").write_text("import gymnasium\ngymnasium.register(\n    id='Bakery-v0', entry_point='a:B')\n")
+    with pytest.raises(EnvironmentUnavailable, match=r"of your own is named with its file, 'bakery_file:Bakery-v0'$"):
+        FastES("Bakery-v0")
+    try:
+        with pytest.raises(EnvironmentUnavailable, match=r"did you mean 'bakery_file:Bakery-v0'\?$"):
+            FastES("bakery_file:Bakry-v0")
+        with pytest.raises(EnvironmentUnavailable, match=r"; bakery_file does not register it$"):
+            FastES("bakery_file:Xyzzyplugh-v0")
+    finally:
+        gymnasium.registry.pop("Bakery-v0", None)
+        sys.modules.pop("bakery_file", None)

@@ -11,6 +11,7 @@ import errno
 import io
 import json
 import os
+import shlex
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,7 +30,7 @@ from fastes.checkpoints.file_format import (
     Checkpoint,
     checksum,
 )
-from fastes.checkpoints.locate import RUN_FILES, find_checkpoint
+from fastes.checkpoints.locate import MIDWAY, RUN_FILES, find_checkpoint
 from fastes.errors import CheckpointError
 from fastes.system.console import fill_standard_descriptors
 
@@ -78,6 +79,14 @@ def read_description(path: Path) -> dict[str, Any]:
             return _read_data(archive)
 
 
+def counters_in(saved: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the tallies of a checkpoint's description: of its trainings, and of the trials that were dropped."""
+    trainings, selection = saved.get("trainings"), saved.get("selection")
+    found = [each.get("counters") for each in trainings if isinstance(each, dict)] if isinstance(trainings, list) else []
+    found += [selection.get("dropped")] if isinstance(selection, dict) else []
+    return [counters for counters in found if isinstance(counters, dict)]
+
+
 def _check_open(file: Any) -> None:
     if not callable(getattr(file, "read", None)) or isinstance(file, io.TextIOBase):
         raise TypeError(f"load() got {file!r:.99}: expected a path, or a file that is open for bytes, as by open(path, 'rb')")
@@ -101,11 +110,29 @@ def _damage_is_said(what: object, hint: str) -> Iterator[None]:
 
 
 def _hint(path: Path) -> str:
-    backup = path.with_name(path.name + ".bak")
-    if backup.is_file():
-        return f" (the one saved before it is {backup})"
+    """Return which files in a damaged one's folder are whole, and what to do with the one that was trained longest."""
     beside = [name for name in RUN_FILES if name != path.name and path.with_name(name).is_file()]
-    return f"; beside it {'is' if len(beside) == 1 else 'are'} {' and '.join(beside)}" if beside else ""
+    if beside and path.suffix != ".zip":  # a file of a run folder that is no checkpoint
+        return f"; beside it {'is' if len(beside) == 1 else 'are'} {' and '.join(beside)}"
+    names = [*RUN_FILES, MIDWAY] if path.name in RUN_FILES else [path.name]
+    beside = [
+        name for name in (*names, *(f"{each}.bak" for each in names)) if name != path.name and path.with_name(name).is_file()
+    ]
+    steps = {name: found for name in beside if (found := _steps_of(path.with_name(name))) is not None}
+    if not steps:
+        return ""
+    whole = sorted(steps, key=lambda name: -steps[name])
+    listed = ", ".join(f"{name} ({steps[name]} timesteps)" for name in whole)
+    best, damaged = (shlex.quote(str(each)) for each in (path.with_name(whole[0]), path))
+    return f". Whole files beside it: {listed}. To see what one does: fastes play {best}; to go on from it: cp {best} {damaged}"
+
+
+def _steps_of(path: Path) -> int | None:
+    """Return the timesteps that a checkpoint was trained for; None if it cannot be read."""
+    with contextlib.suppress(Exception), open(path, "rb") as file:
+        counters = counters_in(_read_zip(file).data)
+        return sum(int(each["num_timesteps"]) for each in counters)
+    return None
 
 
 def _read_zip(file: IO[bytes]) -> Checkpoint:
@@ -142,9 +169,7 @@ def _check_end(file: IO[bytes]) -> None:
     locator, end = (tail := file.read())[:-_END_RECORD], tail[-_END_RECORD:]
     file.seek(0)
     if len(end) < _END_RECORD or not end.startswith(b"PK\x05\x06"):
-        raise CheckpointError(
-            "damaged or no checkpoint: the file does not end as a zip without a comment does; it may be cut off"
-        )
+        raise CheckpointError("the file is cut off, or is no checkpoint")
     members, directory = int.from_bytes(end[10:12], "little"), int.from_bytes(end[12:16], "little")
     start = int.from_bytes(end[16:20], "little")
     if size > _MAX_FILE_BYTES or members > 64 or directory > 1 << 16:

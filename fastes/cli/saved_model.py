@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 import shlex
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,12 @@ def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
 
 def load_file(path: Path, arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     """Load a checkpoint in the environment that the arguments describe."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".* is no target. To use it ", category=UserWarning)  # nothing trains here
+        return _load_file(path, arguments, n_workers)
+
+
+def _load_file(path: Path, arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     env: Any = arguments.env
     kwargs = parse_env_kwargs(arguments.env_kwargs)
     folder = path.parent if path.name in (*RUN_FILES, MIDWAY) else None  # its config.toml names the run's wrappers

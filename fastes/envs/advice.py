@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
 from collections.abc import Collection
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -20,6 +22,8 @@ from fastes.system.installation import install_command
 
 _BARE = re.compile(r"[A-Za-z]\w*")  # a name without a version
 _MAYBE_GAME = re.compile(r"[A-Za-z]\w*(-v[045])?")  # Pong-v5, pong: any package may have such names
+_NEAR = 0.8  # likeness from which an id is a mistyped one
+_MOST_FILES, _MOST_TEXT = 200, 1 << 20  # of those that are searched for an id; characters of each
 
 # module in an ImportError -> the extra that has it
 EXTRAS = {
@@ -53,13 +57,17 @@ _SPACES = {
 # --- ids and packages -----------------------------------------------------------------------------------------------
 
 
-def unknown_id_advice(name: str, registered: Collection[str]) -> str:
+def unknown_id_advice(env_id: str, registered: Collection[str]) -> str:
     """Return what to write instead of an id that is not registered, or what to install.
 
     Args:
-        name: The id.
+        env_id: The id, with its module if it has one.
         registered: Ids that were registered before ale_py was looked for.
     """
+    module, _, name = env_id.rpartition(":")
+    if module:
+        choices = [f"{module}:{each}" for each in registered]
+        return suggest(env_id, choices, lambda each: each.rpartition(":")[2]) or f"; {module} does not register it"
     certain = is_atari(name)
     may_be_game = certain or _MAYBE_GAME.fullmatch(name) is not None
     if certain and not has_ale_py():
@@ -67,13 +75,29 @@ def unknown_id_advice(name: str, registered: Collection[str]) -> str:
     games = _games() if may_be_game and has_ale_py() else {}
     if game := games.get(bare_name(name)):
         return f"; did you mean {game!r}?"
+    if here := _module_here(name):
+        return f": an environment of your own is named with its file, {f'{here}:{name}'!r}"
     hint = suggest(name, registry if certain else registered)  # names of games resemble anything
     if not hint and _BARE.fullmatch(name):
         hint = suggest(name, games.values(), bare_name)
-    hint = hint or "; import the package that registers it, or write 'module:Env-v0'"
+    if hint and suggest(name, registered, bare_name, _NEAR):
+        return hint
+    own = f" An environment of your own is named with its module: {f'module:{name}'!r}"
+    hint = hint + own if hint else "; import the package that registers it, or write 'module:Env-v0'"
     if not may_be_game or has_ale_py() or bare_name(name) in map(bare_name, registered):
         return hint
-    return f"{hint}{' A' if hint.endswith('?') else '; a'} game of Atari needs: {install_command('atari')}"
+    return f"{hint}; a game of Atari needs: {install_command('atari')}"
+
+
+def _module_here(name: str) -> str:
+    """Return the module of a file in the working directory that registers an id, as far as its text tells; '' for none."""
+    registers = re.compile(rf"register\([^)]*?['\"]{re.escape(name)}['\"]")
+    with contextlib.suppress(OSError):  # the working directory was deleted
+        for path in sorted(Path.cwd().glob("*.py"))[:_MOST_FILES]:
+            with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+                if path.stem.isidentifier() and registers.search(file.read(_MOST_TEXT)):
+                    return path.stem
+    return ""
 
 
 def _games() -> dict[str, str]:

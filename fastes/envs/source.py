@@ -352,7 +352,7 @@ def _find_spec(env_id: str) -> EnvSpec:
         ) from error
     except gymnasium.error.Error as error:
         raise EnvironmentUnavailable(
-            f"environment {env_id!r} is not registered in Gymnasium{unknown_id_advice(name, before)}"
+            f"environment {env_id!r} is not registered in Gymnasium{unknown_id_advice(env_id, before)}"
         ) from error
     return spec
 

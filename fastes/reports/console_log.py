@@ -122,6 +122,12 @@ class ConsoleLog(Callback):
         for line in rung_lines(rung):
             self._write(line)
 
+    def on_phase(self, model: Model, name: str, episodes: int) -> None:  # noqa: ARG002
+        """Tell of the final selection before it begins: it may take minutes, beyond those of max_minutes."""
+        if name.startswith("final selection"):
+            self._write_waiting()
+            self._write(f"{name} finalists begins: {episodes} episodes")
+
     def on_final_selection(self, model: Model, result: FinalSelection) -> None:
         self._write_waiting()
         winner, of = result.winner.last, result.winner.snapshot

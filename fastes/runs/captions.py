@@ -33,6 +33,8 @@ _DRAWN = (
 """,
 )
 _WIDTH, _HEIGHT = 5, 7  # of a character
+_LEAST_SIDE = 200  # pixels, about: smaller frames are enlarged, else a caption would hide them
+_MOST_SIDE = 1280  # pixels that a longer side is enlarged to, at most
 _PIXELS_PER_DOT = 180  # of a frame's shorter side: on larger frames a dot of the font is larger
 _MARGIN = 2  # dots
 _DIMMED = 0.3  # what is left of the picture's light under the text, so that white is seen on white
@@ -50,6 +52,17 @@ def _glyphs() -> dict[str, npt.NDArray[np.bool_]]:
 
 
 _FONT = _glyphs()
+
+
+def enlarged(frame: Frame) -> Frame:
+    """Return a small frame a whole number of times as large, so that its shorter side has about 200 pixels; others as they are.
+
+    Args:
+        frame: uint8 (height, width, 3).
+    """
+    shorter, longer = sorted(frame.shape[:2])
+    times = min(round(_LEAST_SIDE / max(1, shorter)), _MOST_SIDE // max(1, longer))
+    return frame.repeat(times, axis=0).repeat(times, axis=1) if times > 1 else frame
 
 
 def captioned(frame: Frame, episode_return: float, step: int, label: str = "") -> Frame:

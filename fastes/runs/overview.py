@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastes.checkpoints.locate import BEST, CHECKPOINT
-from fastes.checkpoints.reader import read_description
+from fastes.checkpoints.reader import counters_in, read_description
 from fastes.errors import CheckpointError
 from fastes.reports.progress_rows import Clock, LastRows, read_last_rows
 from fastes.runs.folder_lock import holder_of, is_locked
@@ -228,14 +228,6 @@ def _steps_in(saved: Mapping[str, Any]) -> float:
     """Return the timesteps of a checkpoint; 0 if it tells none."""
     scoring = number_in(as_table(saved.get("selection")), "scoring_timesteps") or 0.0
     return scoring + sum(number_in(counters, "num_timesteps") or 0.0 for counters in counters_in(saved))
-
-
-def counters_in(saved: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the tallies of a checkpoint: of its trainings, and of the trials that were dropped."""
-    trainings, selection = saved.get("trainings"), saved.get("selection")
-    found = [each.get("counters") for each in trainings if isinstance(each, dict)] if isinstance(trainings, list) else []
-    found += [selection.get("dropped")] if isinstance(selection, dict) else []
-    return [counters for counters in found if isinstance(counters, dict)]
 
 
 def _seconds_of(rows: LastRows, noted: Mapping[str, Any], updated: float | None) -> float | None:

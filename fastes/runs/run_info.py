@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.locate import BEST, CHECKPOINT, find_checkpoint, is_run_folder
 from fastes.checkpoints.policy_description import spec_from
-from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.reader import counters_in, read_checkpoint
 from fastes.errors import CheckpointError, CheckpointMismatch
 from fastes.policies.action_head import ActionHead
 from fastes.policies.policy_spec import PolicySpec
-from fastes.runs.overview import Overview, best_in, counters_in, overview_and_config, plain
+from fastes.runs.overview import Overview, best_in, overview_and_config, plain
 from fastes.runs.run_config import PROGRESS, Result, as_table, number_in, sessions_in, text_in
 from fastes.runs.setting_differences import differing, flat_settings
 from fastes.settings.preset_loader import all_presets, choose_settings, preset_for

@@ -12,7 +12,7 @@ import numpy as np
 from fastes.envs.closing import close_env
 from fastes.models.model import Model
 from fastes.rollout.random_state import OwnRandom
-from fastes.runs.captions import Frame, captioned
+from fastes.runs.captions import Frame, captioned, enlarged
 from fastes.runs.video import Moment, Played, VideoWriter, build_drawn, draw, moments, no_screen, video_writer
 from fastes.system.forks import CopiesEndHere
 
@@ -96,7 +96,7 @@ class _Panel:
         if self._frame is None or not self.now.is_over:
             make_current(self._env)
             with self._random:
-                self._frame = draw(self._stage.model, self._env)
+                self._frame = enlarged(draw(self._stage.model, self._env))
         if not caption:
             return self._frame
         return captioned(self._frame, self.now.episode_return, self.now.step, self._stage.label)

@@ -20,7 +20,7 @@ from fastes.envs.returned import is_over, observation_and_info, reward_of
 from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
 from fastes.rollout.random_state import global_random_kept, seed_global_random
-from fastes.runs.captions import Frame, captioned
+from fastes.runs.captions import Frame, captioned, enlarged
 from fastes.system.forks import CopiesEndHere
 from fastes.system.installation import has_libraries, install_command, packages_command
 
@@ -74,7 +74,8 @@ def play(
         episodes: Number of episodes.
         first_seed: Environment seed of the first one; the others have the seeds that follow.
         video: An mp4 or a GIF to write. It plays as fast as its environment says (render_fps): with 60 steps per second or
-            more, every second or n-th is shown. The camera follows MuJoCo's robots unless the environment's arguments name one.
+            more, every second or n-th is shown. Small pictures are enlarged. The camera follows MuJoCo's robots unless the
+            environment's arguments name one.
         render: Open a window instead.
         max_frames, max_seconds: The longest video; episodes are always played to their end.
         caption: Whether each frame of the video tells the return so far and the step.
@@ -345,7 +346,7 @@ def _play_episode(
         if moment.is_over:
             break
         if writer is not None and writer.wants(moment.step):
-            frame = draw(model, env)
+            frame = enlarged(draw(model, env))
             writer.write(captioned(frame, moment.episode_return, moment.step) if caption else frame)
         elif window:
             draw(model, env)

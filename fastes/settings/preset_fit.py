@@ -100,7 +100,7 @@ def tell_of_misfit(name: str, odd: str, source: EnvSource, used: str, settings: 
         has = odd or in_few_words([*source.differences, *cuts]) or "wrappers that may change rewards"
         them = "it" if len(anyway) == 1 else "both"
         warn_user(
-            f"{name} has {has}: {', and '.join(said)}. To use {them} all the same, pass {' and '.join(anyway)}",
+            f"{name} has {has}: {', and '.join(said)}. To use {them} all the same, train with {' and '.join(anyway)}",
             UserWarning,
         )
 

@@ -28,6 +28,7 @@ from fastes.errors import check_int, check_seed, whole
 from fastes.models.arguments import checked_minutes
 from fastes.models.one_pool import check_shared
 from fastes.policies.custom_policy import CustomPolicy
+from fastes.reports.task_in_words import duration_in_words
 from fastes.settings.preset_fit import misfit
 from fastes.settings.preset_loader import DEFAULT, FILE, choose_settings, preset_for
 from fastes.settings.recipes import AUTO, alive_bonus_of, are_choices, kind_of, recipes_for
@@ -293,9 +294,12 @@ def _search_candidates(search: _Search, study: Study, most: int, ends_at: float)
     per_training, longest = 0.0, 0.0
     while (count := len(study.finished)) < most:
         last = ((FINALISTS + 1) * PLAY_OFF * search.n_seeds + 2 * REPORT_SEEDS) * per_training
-        if longest and time.monotonic() + longest + last > ends_at:
+        left = ends_at - time.monotonic()
+        if longest and longest + last > left:
             known = ", all of them known settings: nothing new was tried" if count <= len(search.starts) else ""
-            search.tell(f"the time is up after {count} candidates{known}")
+            next_, rest, there = map(duration_in_words, (longest, last, max(0.0, left)))
+            needs = f"another batch takes {next_}, the play-off and fresh seeds {rest}, and {there} are left"
+            search.tell(f"the time is up after {count} candidates{known}: {needs}")
             break
         size = min(most - count, search.parallel - count % search.parallel)
         started = time.monotonic()
@@ -356,9 +360,9 @@ def _tell_of(search: _Search, study: Study, candidate: Candidate, trial: Any, mo
     best = study.complete[:1]
     lead = f"best {best[0].value:.1f} (trial {best[0].number})" if best else ""
     start = f"start {trial.user_attrs['start']!r}" if "start" in trial.user_attrs else ""
-    of = f" of {most}" if most < 10**6 else ""
+    done = f" ({count} of {most} done)" if most < 10**6 else ""
     notes = ", ".join(part for part in (start, ended, lead, f"{candidate.seconds:.0f} s") if part)
-    search.tell(f"trial {candidate.number:3d} ({count}{of}): {candidate.score:10.1f}  {notes}")
+    search.tell(f"trial {candidate.number:3d}{done}: {candidate.score:10.1f}  {notes}")
 
 
 def _result(search: _Search, study: Study, path: Path | None) -> Tuned:
@@ -467,6 +471,8 @@ def _report(search: _Search, tuned: Tuned, files: Sequence[Path]) -> None:
         search.tell(f"  {tuned.usual.name!r} itself is the best that was found")
     elif tuned.score <= tuned.usual.median:
         search.tell(f"  no better than {tuned.usual.name!r}: more trials, or longer trainings, may find something")
+    elif tuned.worst < tuned.usual.worst:
+        search.tell(f"  better than {tuned.usual.name!r} in the median, but its worst seed is worse")
     for key, value in tuned.settings.items():
         search.tell(f"  {key} = {value!r}")
     if files:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ MOST_SECONDS = 180.0  # until one that is drawn is given up
 _NICE = 10  # below trainings
 _MOST_KEPT = 16
 _MOST_WORDS = 500  # characters of an error
+_ADVISED = re.compile(r"fastes play .* --env (\S+)$")  # what an error of the child says to type
 
 
 class Video(NamedTuple):
@@ -164,9 +166,9 @@ def _policy_of(run: Path) -> tuple[int, int] | None:
 
 
 def _last_words(log: Path, status: int) -> str:
-    """Return the last line that a failed command wrote."""
+    """Return the last line that a failed command wrote. If that advises --env, it says how to start the page with it."""
     with contextlib.suppress(OSError):
         lines = log.read_bytes()[-10_000:].decode(errors="replace").strip().splitlines()
         if lines:
-            return lines[-1][-_MOST_WORDS:]
+            return _ADVISED.sub(r"fastes watch --env \1", lines[-1])[-_MOST_WORDS:]
     return f"it ended with status {status} and said nothing"

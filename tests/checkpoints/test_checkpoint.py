@@ -412,6 +412,34 @@ def test_missing_and_foreign_files_are_named(saved: Path, tmp_path: Path) -> Non
         assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("backup", ["whole", "damaged", "folder", "missing"])
+def test_whole_files_beside_a_damaged_one_are_named(backup: str, saved: Path, tmp_path: Path) -> None:
+    """The longest trained one first, with commands that work."""
+    run = tmp_path / "a run"
+    run.mkdir()
+    with _trained(1) as early, _trained(3) as late:
+        early.save(run / "checkpoint.zip.bak")
+        (run / "checkpoint.zip.bak.zip").rename(run / "checkpoint.zip.bak")
+        late.save(run / "best.zip")
+        steps = early.num_timesteps, late.num_timesteps
+    if backup != "whole":
+        (run / "checkpoint.zip.bak").unlink()
+    if backup == "damaged":
+        (run / "checkpoint.zip.bak").write_bytes(saved.read_bytes()[:-9])
+    elif backup == "folder":
+        (run / "checkpoint.zip.bak").mkdir()
+    (run / "checkpoint.zip").write_bytes(saved.read_bytes()[:3000])
+    with pytest.raises(CheckpointError) as error:
+        load(run / "checkpoint.zip")
+    found = f"best.zip ({steps[1]} timesteps)"
+    found += f", checkpoint.zip.bak ({steps[0]} timesteps)" if backup == "whole" else ""
+    best, damaged = f"'{run / 'best.zip'}'", f"'{run / 'checkpoint.zip'}'"
+    assert str(error.value) == (
+        f"{run / 'checkpoint.zip'}: the file is cut off, or is no checkpoint. Whole files beside it: {found}. "
+        f"To see what one does: fastes play {best}; to go on from it: cp {best} {damaged}"
+    )
+
+
 def test_a_newer_file_is_named(saved: Path) -> None:
     path = _edited(saved, lambda data: data.update(format_version=FORMAT_VERSION + 1))
     with pytest.raises(CheckpointError, match=f"version {FORMAT_VERSION + 1}"):

@@ -315,7 +315,7 @@ def test_a_file_of_two_gibibytes_is_never_written(tmp_path: Path, monkeypatch: p
         (PermissionError(errno.EACCES, "Permission denied"), "cannot be read: Permission denied$"),
         (OSError(errno.EIO, "Input/output error"), "cannot be read: Input/output error$"),
         (MemoryError(), "cannot be read: there is no memory for it$"),
-        (OSError(errno.EINVAL, "Invalid argument"), r"is damaged .*m\.zip\.bak"),
+        (OSError(errno.EINVAL, "Invalid argument"), "is damaged or no checkpoint: .*Invalid argument$"),
     ],
     ids=repr,
 )
@@ -651,7 +651,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], bytes], str]] = {
         "overlaps|differs|hidden",
     ),
     "bytes before the directory": (lambda s: packed(_members(s), before_directory=b"hidden"), "hidden between"),
-    "no end record": (lambda s: packed(_members(s))[:-22], "end as a zip"),
+    "no end record": (lambda s: packed(_members(s))[:-22], "cut off"),
     "encrypted": (lambda s: packed(_members(s, local={"flags": 1}, central={"flags": 1})), "encrypted"),
     "with data descriptors": (lambda s: _with_zipfile(s, lambda _: None, stream=True), "encrypted or extended"),
     "with a flag for descriptors": (lambda s: packed(_members(s, central={"flags": 8})), "encrypted or extended"),
@@ -664,7 +664,7 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, bytes]], bytes], str]] = {
         ),
         "65535 members",
     ),
-    "a comment": (lambda s: packed(_members(s), comment=b"hello"), "without a comment"),
+    "a comment": (lambda s: packed(_members(s), comment=b"hello"), "cut off"),
     "a comment that is an end record": (lambda s: packed(_members(s), comment=packed([])), "end record"),
     # JSON that is none, or more than it seems
     "a key twice": (lambda s: _json_with(s, b'1, "more": 2'), "twice"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import caught_warnings
 
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
@@ -108,6 +109,16 @@ def test_wrappers_are_found_again_by_every_command(here: Path, capsys: pytest.Ca
     assert config["run"]["wrappers"] == ["own_wrappers:Twice", "own_wrappers:Two"]
     assert main(["train", "CartPole-v1", *WRAPPERS, *SMALL, "--seeds", "2"]) == 0
     assert "mean " in evaluated(capsys, "eval", "runs/CartPole-v1/4", "--episodes", "2", "--workers", "0")
+
+
+def test_a_target_that_is_missed_is_told_only_where_it_would_count(here: Path) -> None:
+    """eval, play and replay have no flag for a target, and need none."""
+    with pytest.warns(UserWarning, match="its reward_threshold of 475 is no target. To use .* train with .*target_return=475"):
+        assert main(["train", "CartPole-v1", *WRAPPERS, *SMALL]) == 0
+    for command in ("eval", "play"):
+        with caught_warnings() as messages:
+            assert main([command, str(here / "runs" / "CartPole-v1" / "1"), "--episodes", "1"]) == 0
+        assert messages == []
 
 
 @pytest.mark.filterwarnings("ignore:CartPole-v1 has the wrapper")

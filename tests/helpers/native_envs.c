@@ -124,10 +124,17 @@ static int step_before(void *state, const void *action, void *observation, doubl
     return step(state, action, observation, reward, terminated, truncated);
 }
 
+static int step_far(void *state, const void *action, void *observation, double *reward, uint8_t *terminated, uint8_t *truncated) {
+    volatile int64_t far = 5000;
+    ((double *)observation)[far] = 0;
+    return step(state, action, observation, reward, terminated, truncated);
+}
+
 FASTES_ENV(WiderState) = WIDER(sizeof(void *), 2, info_names, step);
 FASTES_ENV(WiderObservation) = WIDER(sizeof(walk), 1, info_names, step);
 FASTES_ENV(WiderInfo) = WIDER(sizeof(walk), 2, one_name, step);
 FASTES_ENV(Before) = WIDER(sizeof(walk), 2, info_names, step_before);
+FASTES_ENV(Far) = WIDER(sizeof(walk), 2, info_names, step_far);
 
 /* A picture whose brightest column says what to do. */
 typedef struct { fastes_random *random; int32_t bright, steps; } picture;

@@ -84,7 +84,7 @@ def test_atari_that_is_not_installed_is_named() -> None:
 
 @pytest.mark.usefixtures("_no_ale_py")
 def test_what_is_no_game_is_not_told_of_atari() -> None:
-    for name in ("cartpole", "CartPole-v5", "Xyzzyplugh-v1", "other/Pong-v5"):
+    for name in ("cartpole", "CartPole-v5", "Xyzzyplugh-v1", "other/Pong-v5", "HalfCheeta-v5", "envs_for_tests:Tooy-v0"):
         with pytest.raises(EnvironmentUnavailable, match="not registered") as caught:
             FastES(name, n_workers=0)
         assert "Atari" not in str(caught.value)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fastes.runs.captions import captioned
+from fastes.runs.captions import captioned, enlarged
 
 WHITE = 255
 
@@ -54,6 +54,34 @@ def test_text_is_seen_on_any_picture_of_any_size(size: tuple[int, int], value: i
     assert corner[~text].max() < 0.4 * WHITE, "around white dots it is dark"
     assert (new[rows.max() + 1 :] == value).all()
     assert (new[:, columns.max() + 1 :] == value).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "times"),
+    [
+        ((20, 60), 10),
+        ((64, 64), 3),
+        ((64, 96), 3),
+        ((84, 84), 2),
+        ((210, 160), 1),
+        ((400, 600), 1),
+        ((1, 1000), 1),
+        ((20, 200), 6),
+    ],
+)
+def test_a_small_frame_is_enlarged_dot_by_dot(size: tuple[int, int], times: int) -> None:
+    frame = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
+    large = enlarged(frame)
+    assert large.shape == (size[0] * times, size[1] * times, 3)
+    for row in range(times):
+        assert (large[row::times, times - 1 :: times] == frame).all()
+
+
+@pytest.mark.parametrize("size", [(20, 60), (64, 64), (64, 96)])
+def test_a_caption_leaves_most_of_a_small_picture(size: tuple[int, int]) -> None:
+    large = enlarged(_frame(*size, 128))
+    new = captioned(large, -12345.67, 99999, "untrained")
+    assert (new != large).any(axis=2).mean() < 0.15
 
 
 def test_a_large_frame_has_large_letters() -> None:

@@ -31,6 +31,19 @@ from fastes.runs.video import RenderError, follow_robot, play, play_episodes
 TINY = {"population_size": 4, "seed": 5, "preset": "default"}
 
 
+class SmallPicture(Toy):
+    """Draws white pictures of 60x20 pixels."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__()
+        self.render_mode = render_mode
+
+    def render(self) -> Any:
+        return np.full((20, 60, 3), 255, np.uint8)
+
+
 @pytest.fixture
 def cartpole(tmp_path: Path) -> Path:
     with FastES("CartPole-v1", n_workers=0, **TINY) as model:
@@ -183,7 +196,7 @@ def test_a_short_episode_has_a_frame_a_step(tmp_path: Path) -> None:
     assert seed == 3
     assert frames == length
     assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == length
-    decoded = frames_of(video, 50, 36)  # 51 x 37, cut to even sides
+    decoded = frames_of(video, 254, 184)  # 51 x 37, cut to even sides
     assert [round(float(frame.mean())) for frame in decoded] == pytest.approx([10 * k for k in range(length)], abs=4)
 
 
@@ -198,6 +211,15 @@ def test_frames_tell_the_return_so_far_and_the_step(cartpole: Path) -> None:
         assert np.abs(frame - expected).mean() < 1.0, "as far as H.264 keeps it"
         other = captioned(picture.astype(np.uint8), float(step + 1), step + 1).astype(int)
         assert np.abs(frame - expected).sum() < 0.7 * np.abs(frame - other).sum()
+
+
+@pytest.mark.parametrize("caption", [True, False])
+def test_a_small_picture_is_enlarged(caption: bool, tmp_path: Path) -> None:
+    with FastES(SmallPicture, n_workers=0, **TINY) as model:
+        play(model, video=tmp_path / "v.gif", max_frames=1, caption=caption)
+    frame = frames_of(tmp_path / "v.gif", 200, 600)[0]
+    assert (frame[100:] == 255).mean() > 0.99
+    assert (frame[:20, :20] == 255).all() != caption
 
 
 def test_play_without_a_picture_needs_no_library(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,7 +462,7 @@ def test_an_environment_with_many_steps_a_second_has_frames_left_out(tmp_path: P
         ((_, _, length, frames),) = play(model, 1, first_seed=3, video=video, caption=False)
     assert frames == -(-length // 4)
     assert imageio_ffmpeg.count_frames_and_secs(str(video))[1] == pytest.approx(frames * 4 / 125, abs=0.04)
-    decoded = frames_of(video, 50, 36)
+    decoded = frames_of(video, 254, 184)
     assert [round(float(frame.mean())) for frame in decoded] == pytest.approx([40 * k for k in range(frames)], abs=6)
 
 

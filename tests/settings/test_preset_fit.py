@@ -165,7 +165,9 @@ def test_where_rewards_may_have_changed_recipes_race_and_there_is_no_target(kind
     )
     assert model.settings.learning_rate == all_presets()["linear"]["learning_rate"]
     assert model.target_return == math.inf
-    assert "and its reward_threshold of 475 is no target. To use both all the same, pass preset='CartPole-v1' (--pre" in said
+    assert (
+        "and its reward_threshold of 475 is no target. To use both all the same, train with preset='CartPole-v1' (--pre" in said
+    )
 
 
 def test_what_is_asked_for_is_taken() -> None:
@@ -175,11 +177,12 @@ def test_what_is_asked_for_is_taken() -> None:
     assert model.settings.learning_rate == all_presets()["CartPole-v1"]["learning_rate"]
     said, model = said_of("CartPole-v1", **kwargs, preset="CartPole-v1")
     assert re.search(
-        r"^CartPole-v1 has sutton_.*\): its reward_threshold of 475 is no target. To use it .* pass target_return=475", said
+        r"^CartPole-v1 has sutton_.*\): its reward_threshold of 475 is no target. To use it .* train with target_return=475",
+        said,
     )
     assert model.target_return == math.inf
     said, model = said_of("CartPole-v1", **kwargs, target_return=-1.0)
-    assert said.endswith("To use it all the same, pass preset='CartPole-v1' (--preset CartPole-v1)")
+    assert said.endswith("To use it all the same, train with preset='CartPole-v1' (--preset CartPole-v1)")
     assert model.target_return == -1.0
     said, _ = said_of("CartPole-v1", **kwargs, policy="MlpPolicy", target_return="none")
     assert "recipes race, and their settings are used in place of" in said

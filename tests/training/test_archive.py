@@ -27,7 +27,7 @@ from fastes.settings.settings import Settings
 from fastes.training.archive import FINAL_EPISODES, SCREENING_EPISODES, Archive
 from fastes.training.checkpoint_room import largest_gathered
 from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEvaluation
-from fastes.training.final_selection import FinalSelection
+from fastes.training.final_selection import FinalSelection, episodes_of_selection
 from fastes.training.player import Player
 from fastes.training.selection import MOST_RUNGS
 from fastes.training.training import Training
@@ -474,7 +474,10 @@ def test_a_verbose_training_says_who_has_won(capsys: pytest.CaptureFixture[str])
     _, result, _ = selected(1.0, 2.0, 1.0, 1.0, [3.0, 1.0], 1.0, 1.0, verbose=1)
     steps = result.winner.snapshot.timesteps
     won = f"final selection among 4: the parameters after {steps} steps win, return 2.0 +- 1.0, worst 1.0 over 50 episodes"
-    assert won in capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    assert won in lines
+    begins = f"final selection of 4 finalists begins: {episodes_of_selection(4)} episodes"
+    assert lines.index(begins) == lines.index(won) - 1, "it may take minutes"
     selected(2.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0, verbose=1)
     assert "final selection among 4: the last parameters win, return 2.0 +- 0.0" in capsys.readouterr().out
 

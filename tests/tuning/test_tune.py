@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from fastes.settings.preset_loader import load_preset, tomllib
 from fastes.settings.recipes import recipes_for
 from fastes.settings.search_space import SearchSpace
 from fastes.settings.settings import Settings
+from fastes.tuning.tune import REPORT_EPISODES
 
 optuna = pytest.importorskip("optuna")
 
@@ -235,6 +237,32 @@ def test_without_a_study_nothing_is_written(tmp_path: Path, monkeypatch: pytest.
 def test_bad_arguments_are_named(tmp_path: Path, more: dict[str, Any], said: str) -> None:
     with pytest.raises((ValueError, TypeError), match=said):
         FastES.tune("CartPole-v1", **{**SMALL, **more})
+
+
+def test_a_worse_worst_seed_and_the_end_of_the_time_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scores that are made up: the last candidate is the best, and on fresh seeds good in the median alone."""
+
+    def score(candidates: Any, _: int, episodes: int, *__: Any) -> None:
+        for place, candidate in enumerate(candidates):
+            for model in candidate.models:
+                model.close()
+            candidate.returns.append([float(candidate.number)] * len(candidate.models))
+            if episodes == REPORT_EPISODES:
+                candidate.returns.append([5.0] * 5 if place else [1.0, 9.0, 9.0, 9.0, 9.0])
+
+    monkeypatch.setattr("fastes.tuning.tune.train_candidates", score)
+    tune(tmp_path, 7, verbose=1)
+    said = capsys.readouterr().out
+    assert "trial   6 (7 of 7 done):        6.0  best 6.0 (trial 6)" in said
+    assert "better than 'CartPole-v1' in the median, but its worst seed is worse" in said
+    FastES.tune("CartPole-v1", **{**SMALL, "verbose": 1}, max_minutes=1e-6)
+    said = capsys.readouterr().out
+    assert re.search(r"trial   3:        3.0  ", said)
+    assert re.search(
+        r"the time is up after 4 candidates, .*: another batch takes .* s, .* fresh seeds .* s, and 0 s are left", said
+    )
 
 
 def test_another_search_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from written_runs import write_run
 
 from fastes.watch import videos as of_videos
 from fastes.watch.server import WatchServer
-from fastes.watch.videos import Videos
+from fastes.watch.videos import Videos, play_command
 
 DRAW = "import sys, pathlib; pathlib.Path(sys.argv[2]).write_bytes(bytes(range(100)))"
 FAIL = "import sys; print('first'); sys.exit('no such environment')"
@@ -184,6 +185,29 @@ def test_a_video_that_fails_says_why(run: Path) -> None:
     assert videos.draw(run)
     wait_until(lambda: videos.state_of(run)["state"] == "failed", "the video failed")
     assert videos.state_of(run)["error"] == "no such environment"
+    videos.close()
+
+
+def test_the_advice_for_an_environment_of_ones_own_is_of_this_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is registered by a file that lies here, which a checkpoint cannot name."""
+    (tmp_path / "bakery.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import CartPoleEnv\n"
+        "gymnasium.register('Bakery-v0', entry_point=CartPoleEnv, max_episode_steps=20)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    fastes = [sys.executable, "-m", "fastes"]
+    flags = ["--preset", "default", "--total-timesteps", "100", "--workers", "0", "--population-size", "4", "-q"]
+    subprocess.run([*fastes, "train", "bakery:Bakery-v0", *flags], env=environment(), check=True, timeout=120)
+    (run,) = (tmp_path / "runs").glob("*/1")
+    videos = Videos()
+    assert videos.draw(run)
+    wait_until(lambda: videos.state_of(run)["state"] == "failed", "the video failed")
+    assert str(videos.state_of(run)["error"]).endswith("Type: fastes watch --env bakery:Bakery-v0")
+    videos.close()
+    videos = Videos(partial(play_command, env="bakery:Bakery-v0"))
+    assert videos.draw(run)
+    wait_until(lambda: videos.state_of(run)["state"] == "ready", "the advice helps")
     videos.close()
 
 

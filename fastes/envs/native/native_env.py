@@ -134,20 +134,20 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed, options=options)
         self._steps = 0
         self.instance.reset(int(self.np_random.integers(2**32)) if seed is None else seed)
-        return self._seen()
+        return self._seen(far=True)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         taken = np.ascontiguousarray(action, dtype=self.action_space.dtype)
         reward, terminated, truncated = self.instance.step(taken)
         self._steps += 1
         truncated = truncated or self._steps == self.max_episode_steps
-        observation, info = self._seen()
+        observation, info = self._seen(far=terminated or truncated)
         return observation, reward, terminated, truncated, info
 
-    def _seen(self) -> tuple[Any, dict[str, Any]]:
-        """Return the last observation and info."""
+    def _seen(self, far: bool) -> tuple[Any, dict[str, Any]]:
+        """Return the last observation and info. far: of `check_bounds`."""
         info = self.instance.info()
-        self.instance.check_bounds()
+        self.instance.check_bounds(far)
         return self.instance.observation.copy(), info
 
     def render(self) -> Any:

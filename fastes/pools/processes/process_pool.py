@@ -96,7 +96,8 @@ class ProcessPool(BlockPool):
         self._interrupted = False  # by an exception, before workers and requests could be released
         self._orphans = False  # whether a lost worker may have left a job that it had claimed, of any request
         self._lost_at = 0  # whose ticket is not above this one
-        self._hang_detector, self._failures = HangDetector(spec.step_timeout), WorkerFailures(self.n_processes)
+        self._hang_detector = HangDetector(spec.step_timeout)
+        self._failures = WorkerFailures(self.n_processes, spec.source.name)
         self._selector = self._with_limits_named(selectors.DefaultSelector)
         try:
             self._use(spec, self._with_limits_named(lambda: spec.block(self.n_processes)))
@@ -469,7 +470,8 @@ class ProcessPool(BlockPool):
             episode, crashes = describe_episode(self.spec, open_.slot, job, int(worker.row[EPISODE])), open_.crashes[job]
         failure = self._failures.record(worker, episode, crashes, self._generation() + 1, self.block.slots)
         if failure.error is None:
-            warn_user(failure.message)
+            if failure.message:
+                warn_user(failure.message)
             self.start()
         elif open_ is None or failure.ends_all:
             raise failure.error

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
+from fastes.envs.native.native_env import is_native
 from fastes.errors import WorkerCrashed, WorkerTimeout
 from fastes.pools.processes.worker_process import Worker
 from fastes.rollout.job import EpisodeDescription
@@ -20,6 +21,7 @@ _UNLEARNED = 600.0  # for the first episodes, and for building an environment
 HUNG = "hung"
 _MAX_CRASHES = 3  # of one job, or of a worker's row while it builds its environment
 _MAX_FRUITLESS = 6  # per worker, if no episode was ever finished
+_TOLD = 2  # of these losses: further ones are only counted, in the error
 MAX_IDLE = 6  # of a worker's row, outside any episode, while no worker finishes one
 
 
@@ -123,7 +125,7 @@ class WorkerFailure(NamedTuple):
     """The loss of a worker.
 
     Attributes:
-        message: The loss in words.
+        message: The loss in words; '' if it is only counted.
         error: The error to give up with; None if a new worker replaces the lost one.
         ends_all: Whether the error ends all requests, and not only the job's.
     """
@@ -138,10 +140,11 @@ class WorkerFailures:
 
     Args:
         n_processes: The number of its workers.
+        env: Name of the environment that they play.
     """
 
-    def __init__(self, n_processes: int) -> None:
-        self.n_processes = n_processes
+    def __init__(self, n_processes: int, env: str) -> None:
+        self.n_processes, self._env = n_processes, env
         self._unbuilt: Counter[int] = Counter()  # of a worker's row, while it built its environment
         self._idle: Counter[int] = Counter()  # of a worker's row, outside any episode, since one was finished
         self._done_then = 0  # `_commits` at the last of these
@@ -177,13 +180,16 @@ class WorkerFailures:
             self._fruitless += 1
             losses, most = crashes, _MAX_CRASHES
         message = f"worker {worker.index} {how} {what}; it is replaced{again}, results do not change"
+        if episode is not None and not done and self._fruitless >= _TOLD:
+            is_told = self._fruitless == _TOLD
+            message = f"{message}; until an episode is finished, further losses are only counted" if is_told else ""
         if self._fruitless >= _MAX_FRUITLESS * self.n_processes and not done:
             lost = f"{self._fruitless} workers were lost before any episode was finished, the last one {what}; it {how}."
-            return WorkerFailure(message, _error(worker, lost, episode, generation), True)
+            return WorkerFailure(message, self._error(worker, lost, episode, generation), True)
         if losses < most:
             return WorkerFailure(message)
         lost = f"{most} workers were lost {what}; the last one {how}."
-        return WorkerFailure(message, _error(worker, lost, episode, generation), episode is None)
+        return WorkerFailure(message, self._error(worker, lost, episode, generation), episode is None)
 
     def _outside(self, worker: Worker, done: int) -> tuple[int, int]:
         """Return how often its row has lost a worker outside any episode, and how often it may.
@@ -200,21 +206,22 @@ class WorkerFailures:
         self._idle[worker.index] += 1
         return self._idle[worker.index], MAX_IDLE
 
+    def _error(self, worker: Worker, lost: str, episode: EpisodeDescription | None, generation: int) -> WorkerCrashed:
+        """Return the error for workers that are lost again and again. lost: a sentence."""
+        kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
+        again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
+        if episode and is_native(self._env) and kind is WorkerCrashed:
+            again = f"\nTo find the step, and then the line, that crashes: fastes check-env {self._env}"
+        output = worker.last_output()
+        return kind(
+            f"{lost}{again}{output and f'{chr(10)}Its last output:{chr(10)}{output}'}",
+            episode.generation if episode else generation,
+            episode.job if episode else None,
+            episode.env_seed if episode else None,
+            episode.trial if episode else None,
+        )
+
 
 def _commits(slots: Sequence[RequestSlot]) -> int:
     """Return a number that grows with every finished job, whose flag is set to a ticket above those before."""
     return sum(int(slot.committed.sum()) for slot in slots)
-
-
-def _error(worker: Worker, lost: str, episode: EpisodeDescription | None, generation: int) -> WorkerCrashed:
-    """Return the error for workers that are lost again and again. lost: a sentence."""
-    kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
-    again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
-    output = worker.last_output()
-    return kind(
-        f"{lost}{again}{output and f'{chr(10)}Its last output:{chr(10)}{output}'}",
-        episode.generation if episode else generation,
-        episode.job if episode else None,
-        episode.env_seed if episode else None,
-        episode.trial if episode else None,
-    )

@@ -24,6 +24,7 @@ from natively import SETTINGS
 from training import Result, assert_same_records, theta_of, train
 
 from fastes import FastES, FastESError, NativeEnv, WorkerError, WorkerTimeout, get_include
+from fastes.cli.main import main
 from fastes.envs.native import native_env
 
 pytestmark = needs_compiler
@@ -298,6 +299,24 @@ def test_writing_past_its_memory_is_told(library: str, name: str, words: str) ->
     settings = {**SETTINGS, "target_return": "none"}
     with FastES(f"{library}:{name}", n_workers=0, native="on", **settings) as model, pytest.raises(FastESError, match=words):
         model.learn(1000)
+
+
+def test_the_error_for_one_that_crashes_names_the_check(library: str) -> None:
+    with (
+        FastES(f"{library}:Walk", n_workers=1, env_kwargs={"crashes_at": 1}, native="on", **SETTINGS) as model,
+        pytest.warns(RuntimeWarning, match="only counted"),
+        pytest.raises(WorkerError, match=rf"SIGSEGV.\nTo find the step.*: fastes check-env {library}:Walk"),
+    ):
+        model.learn(1000)
+
+
+def test_writing_far_past_its_memory_is_told_by_a_check(library: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """40 KB behind its observation: an episode in Python looks that far at its end, and so does `fastes check-env`."""
+    words = "Far wrote past the end of its observation"
+    with NativeEnv(f"{library}:Far") as env, pytest.raises(RuntimeError, match=words):
+        _ = env.reset(seed=0), [env.step(np.zeros(1, np.float32)) for _ in range(50)]
+    assert main(["check-env", f"{library}:Far", "--episodes", "2", "--seconds", "1"]) == 1
+    assert words in capfd.readouterr().out
 
 
 def test_a_file_keeps_the_options_and_not_the_library(walk: str, tmp_path: Path) -> None:
