@@ -577,7 +577,6 @@ def test_schedules_that_misbehave_change_nothing() -> None:
         ("play no/such/run --max-frames 0", ("--max-frames", "0")),
         ("play no/such/run --video a.mp4 --render", ("--render",)),
         ("tran CartPole-v1", ("tran",)),
-        ("", ("command",)),
     ],
 )
 def test_command_line(

@@ -90,6 +90,7 @@ def untuned(rows: Sequence[Row], methods: Mapping[str, str]) -> tuple[list[Line]
     """
     tasks = read_tasks()
     scores = score_all(rows, tasks)
+    methods = {who: method for who, method in methods.items() if any(played == method for _, played in scores)}
     needed = [method for who, method in methods.items() if who in ("auto", "ppo")]
     names = [name for name in tasks if all((name, method) in scores for method in needed)]
     lines = [

@@ -124,7 +124,7 @@ def _add_start(train: Any) -> None:
         "--max-minutes",
         type=float,
         metavar="M",
-        help="end after the generation that runs then; the final selection of an archive, about 350 episodes, comes on top",
+        help="end training then; a final selection comes on top",
     )
     train.add_argument("--seed", type=int, help="int >= 0; everything follows from it (default: drawn and recorded)")
     train.add_argument(

@@ -191,7 +191,7 @@ def test_what_is_not_finite_never_reaches_the_weights(returns: np.ndarray, shapi
         with pytest.raises(FastESError, match=rf"^none of the {returns.size} returns of this generation is finite; "):
             shape_returns(returns, 0.1, shaping, top)
         return
-    shaped, weights, scale, _ = shape_returns(returns, 0.1, shaping, top)
+    shaped, weights, scale, *_ = shape_returns(returns, 0.1, shaping, top)
     assert (weights.dtype, weights.shape, shaped.shape) == (np.float32, returns.shape[:1], returns.shape)
     assert np.isfinite(shaped).all()
     assert np.isfinite(weights).all()
@@ -260,7 +260,7 @@ def test_standardized_weights_do_not_depend_on_the_scale(returns: np.ndarray, po
 @given(returns_of(ROUND.map(float)))
 @modest
 def test_standardized_returns_have_mean_0_and_std_1(returns: np.ndarray) -> None:
-    shaped, _, scale, _ = shape_returns(returns, 0.1, "standardized")
+    shaped, _, scale, *_ = shape_returns(returns, 0.1, "standardized")
     assert scale == 1.0 / len(returns)
     if np.ptp(returns) > 0:
         assert shaped.mean() == pytest.approx(0.0, abs=1e-12)
@@ -270,7 +270,7 @@ def test_standardized_returns_have_mean_0_and_std_1(returns: np.ndarray) -> None
 @given(returns_of(FINITE | SMALL_INTEGERS), st.floats(0.001, 10.0))
 @modest
 def test_ranked_weights_see_only_the_order(returns: np.ndarray, sigma: float) -> None:
-    shaped, weights, scale, _ = shape_returns(returns, sigma, "centered_ranks")
+    shaped, weights, scale, *_ = shape_returns(returns, sigma, "centered_ranks")
     assert scale == 1.0 / (returns.size * sigma)
     _, group = np.unique(returns, return_inverse=True)
     ordered = np.exp2(group.reshape(returns.shape).astype(np.float64))
