@@ -174,9 +174,9 @@ class Evaluator:
         Args:
             training: Whether candidates are to be played, and not noise-free episodes alone.
         """
+        fill_standard_descriptors()
         if self._shared is not None:
             if not self.pool.is_open:
-                fill_standard_descriptors()
                 self.pool.open(replace(self.pool_spec(), trainings=self._shared.trainings))
             return self.pool
         if self.pool.is_open and training:
@@ -186,7 +186,6 @@ class Evaluator:
             elif self.pool.spec.info_bytes < self._info_bytes:
                 self.close()
         if not self.pool.is_open:
-            fill_standard_descriptors()
             if isinstance(self.source.factory, MissingEnv):
                 self.source.factory()  # raises here, and not in every worker
             end_idle(self)
