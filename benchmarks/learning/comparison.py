@@ -102,13 +102,18 @@ def untuned(rows: Sequence[Row], methods: Mapping[str, str]) -> tuple[list[Line]
     for line in lines:
         values = [_cell(line.values.get(who)) for who in methods]
         cells.append([line.task, _SPLITS[tasks[line.task].split], *values, _told(line)])
-    means = [statistics.fmean(line.values[who] for line in lines if who in line.values) for who in methods]
-    cells.append(["mean", f"{len(lines)} tasks", *map(_cell, means), ""])
+    cells.append(["mean", f"{len(lines)} tasks", *(_mean(lines, who) for who in methods), ""])
     return lines, markdown_table(("task", "recipes", *(_NAMES[who] for who in methods), "FastES is"), cells)
 
 
 def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
+
+
+def _mean(lines: Sequence[Line], who: str) -> str:
+    """A contestant's mean score, and over how many tasks if it has not met all."""
+    values = [line.values[who] for line in lines if who in line.values]
+    return _cell(statistics.fmean(values)) + ("" if len(values) == len(lines) else f" of {len(values)}")
 
 
 def _told(line: Line) -> str:
@@ -230,7 +235,7 @@ def page(found: Compared) -> str:
         "## Without tuned settings, in the same steps",
         "![Scores in the same steps](pictures/comparison_steps.png)",
         "The same tasks, 10,000 to 400,000 steps. FastES is the median of seeds 0 to 2; the others are seed 0. PPO, A2C and "
-        f"ARS have SB3's defaults, and CMA-ES has a linear policy. {losses(found.in_steps[0])}",
+        f"ARS have SB3's defaults, and CMA-ES has a linear policy. Blank cells were not run. {losses(found.in_steps[0])}",
         found.in_steps[1],
         "## In two minutes of one core",
         found.clocked,
