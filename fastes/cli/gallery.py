@@ -8,7 +8,7 @@ from typing import Any
 
 from fastes.checkpoints.locate import find_checkpoint
 from fastes.cli.runs import add_folders, named_runs
-from fastes.cli.saved_model import load_file
+from fastes.cli.saved_model import check_episodes, load_file
 from fastes.errors import FastESError
 from fastes.runs.overview import Overview, read_overview
 from fastes.system.console import say
@@ -24,7 +24,7 @@ def add_gallery(commands: Any) -> None:
         description="Draw an episode of the best run of each environment as a GIF, and write gallery.md, which shows them with "
         "their returns. It needs no screen.",
     )
-    gallery.set_defaults(command="gallery", env=None)
+    gallery.set_defaults(command="gallery", env=None, episodes=1)
     add_folders(gallery)
     gallery.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help=f"folder of the files (default: {_OUT})")
     gallery.add_argument(
@@ -41,8 +41,7 @@ def run_gallery(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--seconds {arguments.seconds}: expected more than 0")
     if arguments.width < 16:
         raise ValueError(f"--width {arguments.width}: expected at least 16")
-    if arguments.first_seed < 0:
-        raise ValueError(f"--first-seed {arguments.first_seed}: expected at least 0")
+    check_episodes(arguments)
     from fastes.runs.gallery import Exhibit, best_runs, picture_names, write_page
 
     runs = best_runs(map(read_overview, named_runs(arguments.folders)))

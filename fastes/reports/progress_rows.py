@@ -196,7 +196,7 @@ class Clock:
 
     @classmethod
     def of(cls, rows: Mapping[str, Numbers]) -> Clock:
-        """The clock of all rows of a file."""
+        """Return the clock of all rows of a file."""
         clock = cls()
         clock.add(rows)
         return clock

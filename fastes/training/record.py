@@ -238,7 +238,7 @@ class Report(NamedTuple):
 
     @property
     def infos(self) -> list[Info]:
-        """The scalars in the last info of each episode; [] if nobody reads them."""
+        """The scalars in the last info of each episode in job order; [] if no infos were asked for."""
         return [info for infos in self.infos_of_candidates for info in infos]
 
 
