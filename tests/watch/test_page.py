@@ -467,8 +467,10 @@ def test_a_finger_zooms_sideways_and_scrolls_up_and_down(page: Page, root: Path,
     assert page.js(BEGINS) == [part[0]] * 3
     assert page.js("charts.returns.plot.select.width") == 0
     before = page.js("scrollY")
+    page.browser.execute_script("addEventListener('scrollend', () => { window.hasScrolled = true; }, { once: true })")
     finger.move("#returns .u-over", 10, -200)
-    page.until(f"scrollY > {before} + 100", "the page scrolls")
+    page.until("window.hasScrolled", "the page has scrolled and stands still: a click would only stop it")
+    assert page.js("scrollY") > before + 100
     assert page.js(PART) == part
     assert page.js("charts.returns.plot.select.width") == 0
     page.browser.find_element(By.CSS_SELECTOR, "[data-zoom=whole]").click()
