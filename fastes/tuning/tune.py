@@ -81,7 +81,7 @@ class Tuned(NamedTuple):
         score, worst: Median and minimum of the mean noise-free returns of trainings with fresh seeds.
         preset: The file of the settings, for `preset=` and `--preset`; None without a study file.
         fresh: Those trainings.
-        usual: The same of the settings that would be used without a search.
+        usual: The same of what would be used without a search: the environment's preset, or 'auto', the race of recipes.
         trials: Candidates that count, pruned ones included.
     """
 
@@ -111,11 +111,11 @@ class Tuned(NamedTuple):
 class _Search:
     """Everything that stays the same during a search."""
 
-    make: Callable[[Mapping[str, Any], int], Learner]  # settings and seed -> a model
+    make: Callable[[str, Mapping[str, Any], int], Learner]  # preset, settings on top and seed -> a model
     env: str
     space: SearchSpace
     starts: Mapping[str, Settings]  # known good settings, in the order in which they are tried
-    usual: str  # the start that would be used without a search
+    usual: str  # what would be used without a search: the name of a start, or AUTO for a race of recipes
     timesteps: int
     n_seeds: int
     seed: int
@@ -133,14 +133,16 @@ class _Search:
         start = trial.user_attrs.get("start")
         return self.starts[start] if start in self.starts else Settings().changed(**self.space.settings_of(trial.params))
 
-    def candidate(self, number: int, settings: Settings, seeds: Sequence[int]) -> Candidate:
-        values = settings.to_dict() | {"total_timesteps": self.timesteps}
+    def candidate(self, number: int, settings: Settings | None, seeds: Sequence[int]) -> Candidate:
+        """Return a candidate of these settings; of a race of recipes for None."""
+        preset, values = (AUTO, {}) if settings is None else (DEFAULT, settings.to_dict())
+        values |= self.space.fixed  # functions and classes, which to_dict has as a word
+        values["total_timesteps"] = self.timesteps
         if "target_return" not in self.space.fixed:
             values["target_return"] = "none"
-        if not settings.archive_size and "eval_every" not in self.space.fixed:
+        if not values.get("archive_size") and "eval_every" not in self.space.fixed:
             values["eval_every"] = _NO_EVALUATION
-        values |= self.space.fixed  # functions and classes, which to_dict has as a word
-        return Candidate(number, [self.make(values, seed) for seed in seeds])
+        return Candidate(number, [self.make(preset, values, seed) for seed in seeds])
 
     def tell(self, text: str) -> None:
         if self.verbose:
@@ -228,6 +230,7 @@ def _search(
         source: EnvSource = probe.source
         check_shared(source)
         observations, actions = probe.observation_space, probe.action_space
+        usual = AUTO if probe.selection.is_open_race else probe.base_preset
         built = probe.evaluator.build()
         try:
             bonus = alive_bonus_of(built)
@@ -243,18 +246,17 @@ def _search(
     is_custom = isinstance(policy, CustomPolicy)
     space = SearchSpace(kind_of(observations), are_choices(actions), bonus, kept)
     starts = _starts(own, observations, actions, kept, bonus)
-    usual = own if own in starts else next(iter(starts))
     steps = starts[own].total_timesteps if own in starts else TIMESTEPS
     if total_timesteps is not None:
         steps = check_int("total_timesteps", whole(total_timesteps), 1, 10**15)
     rest = {key: value for key, value in arguments.items() if key != "env_kwargs"}
 
-    def made(values: Mapping[str, Any], of_seed: int) -> Any:
+    def made(preset: str, values: Mapping[str, Any], of_seed: int) -> Any:
         own_values = dict(values)
-        named = own_values.pop("policy")
+        named = own_values.pop("policy", None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of step lengths: candidates are to be unusual
-            return make(source, policy if is_custom else named, preset=DEFAULT, seed=of_seed, **rest, **own_values)
+            return make(source, policy if is_custom else named, preset=preset, seed=of_seed, **rest, **own_values)
 
     return _Search(made, name, space, starts, usual, steps, n_seeds, seed, episodes, parallel, is_custom, verbose)
 
@@ -373,15 +375,16 @@ def _result(search: _Search, study: Study, path: Path | None) -> Tuned:
         raise ValueError("no candidate reached the end of its training with finite returns: nothing can be chosen")
     winner = _play_off(search, study, finalists)
     settings = search.settings_of(winner)
-    usual = search.starts[search.usual]
+    usual = search.starts.get(search.usual)
     seeds = search.seeds(1 + PLAY_OFF, REPORT_SEEDS)
-    key = f"fresh of trial {winner.number}"
+    key = f"fresh of trial {winner.number} and of {search.usual}"
     scores = study.study.user_attrs.get(key)
     if scores is None:
         both = [search.candidate(0, settings, seeds)]
         if usual != settings:
             both.append(search.candidate(1, usual, seeds))
-        search.tell(f"trial {winner.number} is the best: it, and {search.usual!r}, on fresh seeds {seeds[0]} to {seeds[-1]}")
+        others = f"{search.usual!r}{', the race of recipes' if usual is None else ''}"
+        search.tell(f"trial {winner.number} is the best: it, and {others}, on fresh seeds {seeds[0]} to {seeds[-1]}")
         train_candidates(both, search.timesteps, REPORT_EPISODES, FIRST_EPISODE + 2 * _ROUND, RUNGS[-1:])
         scores = [both[0].returns[-1], both[-1].returns[-1]]
         study.study.set_user_attr(key, scores)
@@ -467,7 +470,7 @@ def _report(search: _Search, tuned: Tuned, files: Sequence[Path]) -> None:
     search.tell(f"\nnoise-free returns after {search.timesteps} steps, seeds {seeds[0]} to {seeds[-1]}, which decided nothing:")
     for each in (tuned.fresh, tuned.usual):
         search.tell(f"  {each.name:{name}}  median {each.median:10.1f}  worst {each.worst:10.1f}")
-    if tuned.fresh.scores == tuned.usual.scores:
+    if tuned.fresh.scores == tuned.usual.scores and search.usual in search.starts:
         search.tell(f"  {tuned.usual.name!r} itself is the best that was found")
     elif tuned.score <= tuned.usual.median:
         search.tell(f"  no better than {tuned.usual.name!r}: more trials, or longer trainings, may find something")

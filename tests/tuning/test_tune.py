@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from processes import environment
 
@@ -100,6 +101,34 @@ def test_reported_seeds_decide_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert set(seeds[first:]) == set(fresh), "nothing is trained after them"
     assert set(seeds[:first]) == set(range(20, 26)), "two for candidates, four for the play-off"
     assert tuned.worst == min(tuned.fresh.scores) <= tuned.score
+
+
+def short_pendulum() -> Any:
+    """An environment without a preset: recipes race."""
+    return gymnasium.make("Pendulum-v1", max_episode_steps=20)
+
+
+def test_a_search_is_compared_with_what_the_user_would_have_without_it(tmp_path: Path, capsys: Any) -> None:
+    """With the race of recipes, within the same budget, if there is no preset."""
+    budget = {"total_timesteps": 8000, "n_workers": 0}
+    with FastES(short_pendulum, seed=0, **budget) as model:
+        assert len(model.learn().selection.last_rung.recipes) > 1, "the budget is large enough for a race"
+    arguments = {**SMALL, **budget, "n_seeds": 1, "n_trials": 1, "verbose": 1, "study": tmp_path / "own.journal"}
+    tuned = FastES.tune(short_pendulum, **arguments)
+    assert tuned.usual.name == "auto"
+    for seed, score in zip(tuned.usual.seeds, tuned.usual.scores, strict=True):
+        with FastES(short_pendulum, seed=seed, **budget) as model:
+            assert model.learn().evaluate(20, first_seed=2**30 + 2 * 10**6).mean == score
+    assert tuned.fresh.scores != tuned.usual.scores
+    assert re.search(r"\n  auto +median ", capsys.readouterr().out)
+    assert "; auto: median " in tomllib.loads((tmp_path / "own.toml").read_text())["short_pendulum"]["source"]
+
+
+def test_a_race_that_the_users_settings_leave_one_recipe_of_is_that_recipe() -> None:
+    kept = {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 2}, "population_size": 4, "sigma": 0.1}
+    kept |= {"learning_rate": 0.1, "optimizer": "adam", "momentum": 0.9, "shaping": "centered_ranks", "top_fraction": 1.0}
+    kept |= {"obs_clip": 5.0, "episode_cap": "none", "episode_cap_start": 9}
+    assert FastES.tune(short_pendulum, **{**SMALL, "n_trials": 1, **kept}).usual.name == "memory"
 
 
 def test_fixed_settings_are_kept_in_all_candidates(tmp_path: Path) -> None:
