@@ -201,8 +201,8 @@ def tune(
     }
     with output_lasts(), opened_study(path, about, sampler, pruner, seed) as opened:
         try:
-            _search_candidates(search, opened, most, ends_at)
-            return _result(search, opened, path)
+            per_training = _search_candidates(search, opened, most, ends_at)
+            return _result(search, opened, path, per_training, ends_at)
         except BaseException:
             _write_best_so_far(search, opened, path)
             raise
@@ -291,8 +291,12 @@ def _add_start(found: dict[str, Settings], name: str, settings: Callable[[], Set
 # --- the stages -------------------------------------------------------------------------------------------------------
 
 
-def _search_candidates(search: _Search, study: Study, most: int, ends_at: float) -> None:
-    """Run batches of candidates until there are enough, or no time is left for another and the last stages."""
+def _search_candidates(search: _Search, study: Study, most: int, ends_at: float) -> float:
+    """Run batches of candidates until there are enough, or no time is left for another and the last stages.
+
+    Returns:
+        Seconds that a training takes; 0 if there was none.
+    """
     per_training, longest = 0.0, 0.0
     while (count := len(study.finished)) < most:
         last = ((FINALISTS + 1) * PLAY_OFF * search.n_seeds + 2 * REPORT_SEEDS) * per_training
@@ -310,6 +314,7 @@ def _search_candidates(search: _Search, study: Study, most: int, ends_at: float)
         longest = max(longest, time.monotonic() - started)
         whole_trainings = sum(len(c.models) * (len(c.returns) and RUNGS[len(c.returns) - 1] / RUNGS[-1]) for c, _ in batch)
         per_training = max(per_training, (time.monotonic() - started) / max(1.0, whole_trainings))
+    return per_training
 
 
 def _next_candidate(search: _Search, study: Study, number: int) -> tuple[Candidate, Any]:
@@ -367,12 +372,16 @@ def _tell_of(search: _Search, study: Study, candidate: Candidate, trial: Any, mo
     search.tell(f"trial {candidate.number:3d}{done}: {candidate.score:10.1f}  {notes}")
 
 
-def _result(search: _Search, study: Study, path: Path | None) -> Tuned:
-    """Play the best off against each other, and train the winner with fresh seeds. Stages that are done are read."""
+def _result(search: _Search, study: Study, path: Path | None, per_training: float, ends_at: float) -> Tuned:
+    """Play the best off against each other, and train the winner with fresh seeds. Stages that are done are read.
+
+    With little time fewer are played off. The report is never shortened: its scores are those to quote.
+    """
     finalists = study.complete[:FINALISTS]
     finalists += [each for each in study.complete[FINALISTS:] if "start" in each.user_attrs and not _has_start(finalists)][:1]
     if not finalists:
         raise ValueError("no candidate reached the end of its training with finite returns: nothing can be chosen")
+    finalists = _with_time_for(search, finalists, per_training, ends_at - time.monotonic())
     winner = _play_off(search, study, finalists)
     settings = search.settings_of(winner)
     usual = search.starts.get(search.usual)
@@ -385,16 +394,29 @@ def _result(search: _Search, study: Study, path: Path | None) -> Tuned:
             both.append(search.candidate(1, usual, seeds))
         others = f"{search.usual!r}{', the race of recipes' if usual is None else ''}"
         search.tell(f"trial {winner.number} is the best: it, and {others}, on fresh seeds {seeds[0]} to {seeds[-1]}")
+        if (needed := len(both) * REPORT_SEEDS * per_training) > (left := ends_at - time.monotonic()):
+            said, there = map(duration_in_words, (needed, max(0.0, left)))
+            search.tell(f"this goes beyond the budget: it takes about {said}, and {there} are left")
         train_candidates(both, search.timesteps, REPORT_EPISODES, FIRST_EPISODE + 2 * _ROUND, RUNGS[-1:])
         scores = [both[0].returns[-1], both[-1].returns[-1]]
         study.study.set_user_attr(key, scores)
     fresh = Scored("tuned", seeds, tuple(scores[0]))
     plain = Scored(search.usual, seeds, tuple(scores[1]))
     values = _values(search, settings)
-    files = _write(search, study, path, winner, values, fresh, plain)
+    files = _write(search, study, path, winner, values, fresh, plain, is_played_off=len(finalists) > 1)
     tuned = Tuned(values, fresh.median, fresh.worst, files[0] if files else None, fresh, plain, len(study.finished))
     _report(search, tuned, files)
     return tuned
+
+
+def _with_time_for(search: _Search, finalists: list[Any], per_training: float, left: float) -> list[Any]:
+    """Return the finalists whose play-off there is time for besides the report: the best one alone is not played off."""
+    room, each = left - 2 * REPORT_SEEDS * per_training, PLAY_OFF * search.n_seeds * per_training
+    if room >= len(finalists) * each or len(finalists) == 1:
+        return finalists
+    number = max(1, int(room / each))
+    search.tell(f"there is time for a play-off of {number} of them" if number > 1 else "there is no time for a play-off")
+    return finalists[:number]
 
 
 def _has_start(trials: Sequence[Any]) -> bool:
@@ -433,17 +455,21 @@ def _paths(path: Path) -> tuple[Path, Path, Path, Path]:
 
 
 def _write(
-    search: _Search, study: Study, path: Path | None, trial: Any, values: Mapping[str, Any], *scored: Scored
+    search: _Search,
+    study: Study,
+    path: Path | None,
+    trial: Any,
+    values: Mapping[str, Any],
+    *scored: Scored,
+    is_played_off: bool = False,
 ) -> list[Path]:
-    """Write preset, table and plots, and return their paths."""
+    """Write preset, table and plots, and return their paths. is_played_off: whether a play-off has chosen the trial."""
     if path is None:
         return []
     preset, table, history, importance = _paths(path)
-    seeds = search.seeds(0, search.n_seeds)
-    source = (
-        f"fastes tune, trial {trial.number} of {len(study.finished)}; chosen on seeds {seeds[0]} to "
-        f"{search.seeds(1, PLAY_OFF * search.n_seeds)[-1]}, {search.timesteps} steps each"
-    )
+    seeds = search.seeds(0, search.n_seeds + is_played_off * PLAY_OFF * search.n_seeds)
+    chosen_on = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    source = f"fastes tune, trial {trial.number} of {len(study.finished)}; chosen on {chosen_on}, {search.timesteps} steps each"
     for each in scored:
         on = f"on seeds {each.seeds[0]} to {each.seeds[-1]}"
         source += f"; {each.name}: median {each.median:.1f}, worst {each.worst:.1f} {on}"

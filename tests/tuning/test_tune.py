@@ -243,6 +243,50 @@ def test_no_batch_begins_that_the_time_does_not_allow(tmp_path: Path) -> None:
     assert tune(tmp_path, 100, max_minutes=1e-6).trials == 4, "one batch always"
 
 
+class Clock:
+    """A clock on which each training takes a second, and nothing else any time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.trained: list[int] = []  # number of trainings in each stage
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def train(self, candidates: Any, _: int, __: int, ___: int, rungs: Any, judge: Any = None) -> None:
+        for candidate in candidates:
+            for model in candidate.models:
+                model.close()
+            candidate.returns += [[float(candidate.number)] * len(candidate.models)] * len(rungs)
+        self.trained.append(sum(len(candidate.models) for candidate in candidates))
+        self.now += self.trained[-1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "played_off", "said", "chosen_on"),
+    [
+        (8 + 16 + 10, 16, "play-off of trials 3, 2, 1, 0 with new seeds", "seeds 0 to 5"),
+        (8 + 15 + 10, 12, "there is time for a play-off of 3 of them", "seeds 0 to 5"),
+        (8 + 7 + 10, 0, "there is no time for a play-off", "seeds 0 to 1"),
+        (8 + 9.5, 0, "this goes beyond the budget: it takes about 10 s, and 9.5 s are left", "seeds 0 to 1"),
+    ],
+)
+def test_the_last_stages_fit_in_the_budget(
+    seconds: float, played_off: int, said: str, chosen_on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Four candidates with two seeds each, four seeds for each of a play-off, and five each for the report's two."""
+    clock = Clock()
+    monkeypatch.setattr("fastes.tuning.tune.time", clock)
+    monkeypatch.setattr("fastes.tuning.tune.train_candidates", clock.train)
+    tuned = tune(tmp_path, 4, max_minutes=seconds / 60, verbose=1)
+    assert clock.trained == [8, *([played_off] if played_off else []), 10]
+    printed = capsys.readouterr().out
+    assert said in printed
+    assert ("beyond the budget" in printed) == (clock.now > seconds)
+    (table,) = tomllib.loads(tuned.preset.read_text(encoding="utf-8")).values()
+    assert f"; chosen on {chosen_on}, 300 steps each; " in table["source"]
+
+
 def test_without_a_study_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tuned = FastES.tune("CartPole-v1", n_trials=2, **SMALL)
