@@ -6,6 +6,7 @@ import json
 import math
 import random
 import time
+import warnings
 from typing import Any
 
 import gymnasium
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from fastes import EnvCheck, check_env
+from fastes import EnvCheck, FastES, check_env
 from fastes.env_check import PolicyEpisodes
+from fastes.errors import FastESError
 
 
 class Push(gymnasium.Env[Any, Any]):
@@ -44,6 +46,13 @@ class Push(gymnasium.Env[Any, Any]):
 
 def checked(env: Any, **arguments: Any) -> EnvCheck:
     return check_env(env, **{"episodes": 10, "preset": "unbiased", **arguments})
+
+
+def train(env: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with FastES(env, preset="unbiased", n_workers=0, seed=0, max_episode_steps=100) as model:
+            model.learn(2000)
 
 
 def texts(check: EnvCheck, level: str = "warning") -> list[str]:
@@ -161,6 +170,32 @@ class Varied(Explorable):
         return float(self.steps == 20 and self.changes > 0)
 
 
+class OnceBlind(Push):
+    """One observation of each episode has a NaN."""
+
+    action_space = spaces.Discrete(2)
+
+    def step(self, action: Any) -> Any:
+        return super().step(np.float32(action - 0.5))
+
+    def seen(self) -> Any:
+        return np.array([self.at, math.nan if self.steps == 7 else 1.0], np.float32)
+
+
+class Infinite(Push):
+    """Every observation has a value that a policy clips."""
+
+    def seen(self) -> Any:
+        return np.array([self.at, math.inf], np.float32)
+
+
+class SometimesWorthless(Push):
+    """Return NaN in half of the episodes."""
+
+    def reward(self) -> Any:
+        return math.nan if self.at > 0.75 else -abs(self.at)
+
+
 WARNED = {
     "endless": (
         Endless,
@@ -178,6 +213,13 @@ WARNED = {
         {},
         ("all 40 episodes of random policies returned 0", "and those of random actions did not. sample_actions=True"),
     ),
+    "a NaN in each episode": (
+        OnceBlind,
+        {},
+        ("10 of 210 observations, in 10 of 10 random episodes, have values that are not finite", "the first choice"),
+    ),
+    "infinite observations": (Infinite, {}, ("210 of 210 observations, in 10 of 10 random episodes",)),
+    "returns that are not always finite": (SometimesWorthless, {}, ("have a return that is not finite: they rank worst",)),
     "always found by chance": (
         Varied,
         {},
@@ -193,6 +235,7 @@ def test_what_harms_a_training_is_a_warning(name: str) -> None:
     assert check.ok
     found = [text for text in texts(check) if all(word in text for word in words)]
     assert len(found) == 1, check.findings
+    train(env)
     assert str(check).endswith(f"A training can work; {len(check.findings)} warning{'s' * (len(check.findings) != 1)}.")
 
 
@@ -204,6 +247,13 @@ class NotFinite(Push):
 class Blind(Push):
     def seen(self) -> Any:
         return np.array([self.at, math.nan], np.float32)
+
+
+class BlindOnce(OnceBlind):
+    """Moves by its actions, which are NaN after an observation that has one."""
+
+    action_space = Push.action_space
+    step = Push.step
 
 
 class Arrays(Push):
@@ -226,8 +276,12 @@ class Unsupported(Push):
 
 
 WRONG = {
-    "no finite return": (NotFinite, "10 of 10 episodes have a return that is not finite"),
-    "no finite observation": (Blind, "210 observations have values that are not finite"),
+    "no finite return": (
+        NotFinite,
+        "10 of 10 random episodes and 40 of 40 episodes of random policies have a return that is not finite: nothing can",
+    ),
+    "no observation without NaN": (Blind, "all 210 observations have a NaN"),
+    "an action that is NaN": (BlindOnce, "40 of 40 episodes of random policies have a return that is not finite: nothing can"),
     "no number as a reward": (Arrays, "an episode of random actions raised TypeError: env.step returned the reward array"),
     "another shape": (Shape, "a random policy raised ValueError: observation has shape (3,): expected (2,)"),
     "an exception": (
@@ -247,6 +301,8 @@ def test_what_no_training_can_work_with_is_an_error(name: str) -> None:
     assert check.findings[0].level == "error", "errors come first"
     assert "\n" not in check.findings[0].text
     assert str(check).endswith("A training cannot work before the errors are corrected.")
+    with pytest.raises((FastESError, ValueError)):
+        train(env)
 
 
 class NoSuper(Push):
