@@ -21,7 +21,7 @@ from fastes.es.schedules import make_schedule
 from fastes.model import FastES
 from fastes.models.arguments import checked_timesteps
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.reports.choice_in_words import choice_in_words, exploring, has_own_preset, steps_in_words
+from fastes.reports.choice_in_words import choice_in_words, exploring, has_own_preset, race_in_words, steps_in_words
 from fastes.reports.task_in_words import (
     duration_in_words,
     lengths_in_words,
@@ -66,11 +66,13 @@ class PolicyEpisodes(NamedTuple):
 
     Attributes:
         returns: float64 (policies, episodes of each).
+        length: Mean length of these episodes.
         steps, seconds: Steps, and the wall time that they took: of all these episodes; if that is little, of more that the same
             policies play.
     """
 
     returns: npt.NDArray[np.float64]
+    length: float
     steps: int
     seconds: float
 
@@ -305,6 +307,8 @@ def watched_check(
             total_timesteps=budget,
         )
         check, faults = _played(check, model, source, episodes, float(seconds), limit, whereabouts)
+        if model.selection.is_open_race and check.policies is not None:
+            check = check._replace(choice=race_in_words(model, budget, check.policies.length))
         whereabouts.enter(CLOSED)
     return check._replace(
         findings=(
@@ -369,13 +373,13 @@ def _play_policies(model: FastES, played: RandomEpisodes, limit: int, seconds: f
         result = _played_by(model, thetas[-1], episodes, limit)
         returns.append(result.returns)
         steps += result.timesteps
-    spent = time.perf_counter() - began
+    spent, length = time.perf_counter() - began, steps / (len(returns) * episodes)
     while spent < min(_TIMED, seconds):
         episodes, steps, began = 4 * episodes, 0, time.perf_counter()
         for theta in thetas:
             steps += _played_by(model, theta, episodes, limit).timesteps
         spent = time.perf_counter() - began
-    return PolicyEpisodes(np.array(returns), steps, spent)
+    return PolicyEpisodes(np.array(returns), length, steps, spent)
 
 
 def _played_by(model: FastES, theta: npt.NDArray[np.float32], episodes: int, limit: int) -> Evaluation:

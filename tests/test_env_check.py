@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import time
 import warnings
 from typing import Any
@@ -345,16 +346,16 @@ def test_the_global_random_state_is_the_callers() -> None:
 
 
 def test_noise_and_spread_of_policies() -> None:
-    equal = PolicyEpisodes(np.array([[1.0, 3.0], [1.0, 3.0], [1.0, 3.0]]), 1, 1.0)
+    equal = PolicyEpisodes(np.array([[1.0, 3.0], [1.0, 3.0], [1.0, 3.0]]), 1.0, 1, 1.0)
     assert equal.noise == pytest.approx(math.sqrt(2.0))
     assert equal.spread == 0.0
     rng = np.random.default_rng(0)
-    drawn = PolicyEpisodes(rng.normal(0.0, 1.0, (2000, 1)) + rng.normal(0.0, 3.0, (2000, 4)), 1, 1.0)
+    drawn = PolicyEpisodes(rng.normal(0.0, 1.0, (2000, 1)) + rng.normal(0.0, 3.0, (2000, 4)), 1.0, 1, 1.0)
     assert drawn.noise == pytest.approx(3.0, rel=0.05)
     assert drawn.spread == pytest.approx(1.0, rel=0.15)
     seeds = np.array([-50.0, 0.0, 20.0, 30.0])  # what a seed gives to all policies hides no difference between them
-    assert PolicyEpisodes(drawn.returns + seeds, 1, 1.0).spread == pytest.approx(drawn.spread)
-    assert PolicyEpisodes(drawn.returns + seeds, 1, 1.0).noise > 30.0
+    assert PolicyEpisodes(drawn.returns + seeds, 1.0, 1, 1.0).spread == pytest.approx(drawn.spread)
+    assert PolicyEpisodes(drawn.returns + seeds, 1.0, 1, 1.0).noise > 30.0
 
 
 def test_json_has_plain_values() -> None:
@@ -377,7 +378,34 @@ def test_wrong_arguments_are_errors() -> None:
 
 def test_recipes_that_race_are_named() -> None:
     check = checked(Choices, preset="auto")
-    assert check.choice.startswith("no preset, so up to ")
+    assert check.choice.startswith("no preset, so 5 recipes race: linear, ")
     assert "sampled" in check.choice
     (text,) = texts(check)
     assert "The recipe 'sampled' draws actions" in text
+
+
+@pytest.mark.parametrize("rungs", [1, 2])
+def test_the_budget_says_which_recipes_race(rungs: int) -> None:
+    """The same ones as in a training: all episodes have 20 steps."""
+
+    def racing(timesteps: int) -> list[str]:
+        with FastES(Push, n_workers=0, seed=0, rungs=rungs) as model:
+            model.learn(timesteps, callback=lambda *_: False)
+            return [trial.recipe for trial in model.selection.trials]
+
+    def told(timesteps: int) -> str:
+        return checked(Push, preset="auto", total_timesteps=timesteps, rungs=rungs, seconds=0.1).choice
+
+    everyone = racing(10**6)
+    fewer = {tuple(racing(timesteps)): timesteps for timesteps in range(2000, 26_000, 1000)}
+    assert len(fewer) > 3
+    least = re.search(r"they need a budget of about ([0-9,]+) steps", told(10**6))
+    assert least is not None
+    needed = int(least[1].replace(",", ""))
+    assert racing(int(1.06 * needed)) == everyone != racing(int(0.94 * needed))
+    for raced, timesteps in fewer.items():
+        *first, last = raced
+        names = f"{', '.join(first)} and {last} race" if first else f"{last} trains alone"
+        if len(raced) < len(everyone):
+            said = f"no preset, and {timesteps:,} steps are enough for {len(raced)} of {len(everyone)} recipes: {names}; "
+            assert told(timesteps) == said + f"all of them need a budget of about {least[1]} steps"
