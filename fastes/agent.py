@@ -583,7 +583,8 @@ class Agent:
         Args:
             env, policy, n_workers, cluster, env_kwargs: As of the constructor.
             n_trials: Candidates in all, earlier ones included; None for 40, or as many as max_minutes allow.
-            max_minutes: No batch of candidates begins that would exceed them; None for no limit.
+            max_minutes: No batch of candidates begins that would exceed them, and with little time fewer are played off; None
+                for no limit. The first batch and the report have no limit.
             study: Optuna's journal file; preset, table and plots get its name. None for a study in memory, without files.
             seed: The first seed that candidates are trained with; everything follows from it.
             n_seeds: Trainings of each candidate, with successive seeds.

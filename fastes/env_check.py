@@ -21,7 +21,7 @@ from fastes.es.schedules import make_schedule
 from fastes.model import FastES
 from fastes.models.arguments import checked_timesteps
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.reports.choice_in_words import choice_in_words, exploring, has_own_preset, steps_in_words
+from fastes.reports.choice_in_words import choice_in_words, exploring, has_own_preset, race_in_words, steps_in_words
 from fastes.reports.task_in_words import (
     duration_in_words,
     lengths_in_words,
@@ -45,6 +45,7 @@ _FEW = 5  # random episodes, from which little can be said
 _NOISY = 3.0  # times that returns of one policy may differ more than those of several
 _COMPARED = 5  # episodes that an environment in Python and its twin in C play
 _FIRST_SEED = 1000  # of the environment
+_FIND = "find the division, root or logarithm"
 _TIMED = 0.2  # seconds of steps, at least, that a speed is measured over
 
 
@@ -65,11 +66,13 @@ class PolicyEpisodes(NamedTuple):
 
     Attributes:
         returns: float64 (policies, episodes of each).
+        length: Mean length of these episodes.
         steps, seconds: Steps, and the wall time that they took: of all these episodes; if that is little, of more that the same
             policies play.
     """
 
     returns: npt.NDArray[np.float64]
+    length: float
     steps: int
     seconds: float
 
@@ -304,6 +307,8 @@ def watched_check(
             total_timesteps=budget,
         )
         check, faults = _played(check, model, source, episodes, float(seconds), limit, whereabouts)
+        if model.selection.is_open_race and check.policies is not None:
+            check = check._replace(choice=race_in_words(model, budget, check.policies.length))
         whereabouts.enter(CLOSED)
     return check._replace(
         findings=(
@@ -368,13 +373,13 @@ def _play_policies(model: FastES, played: RandomEpisodes, limit: int, seconds: f
         result = _played_by(model, thetas[-1], episodes, limit)
         returns.append(result.returns)
         steps += result.timesteps
-    spent = time.perf_counter() - began
+    spent, length = time.perf_counter() - began, steps / (len(returns) * episodes)
     while spent < min(_TIMED, seconds):
         episodes, steps, began = 4 * episodes, 0, time.perf_counter()
         for theta in thetas:
             steps += _played_by(model, theta, episodes, limit).timesteps
         spent = time.perf_counter() - began
-    return PolicyEpisodes(np.array(returns), steps, spent)
+    return PolicyEpisodes(np.array(returns), length, steps, spent)
 
 
 def _played_by(model: FastES, theta: npt.NDArray[np.float32], episodes: int, limit: int) -> Evaluation:
@@ -415,7 +420,7 @@ def _warnings_about(check: EnvCheck, faults: list[Finding], how_to_explore: str,
     played = check.random_episodes
     if played is None:
         return
-    yield from _about_numbers(played)
+    yield from _about_numbers(played, check.policies)
     yield from _about_lengths(check, played)
     yield from _about_repeated(check.repeated)
     for part in played.outside:
@@ -429,15 +434,31 @@ def _warnings_about(check: EnvCheck, faults: list[Finding], how_to_explore: str,
         yield from _about_returns(played, check.policies, how_to_explore, is_tuned)
 
 
-def _about_numbers(played: RandomEpisodes) -> Iterator[Finding]:
-    if played.odd_observations:
+def _about_numbers(played: RandomEpisodes, policies: PolicyEpisodes | None) -> Iterator[Finding]:
+    """Yield findings about numbers that are not finite: an error if no return tells one policy from another."""
+    if 0 < played.nan_observations == played.observations and _are_alike(policies):
+        yield Finding(ERROR, f"all {played.observations:,} observations have a NaN, on which no policy can act: {_FIND}")
+    elif played.odd_observations:
         yield Finding(
-            ERROR, f"{played.odd_observations} observations have values that are not finite: find the division or root"
+            WARNING,
+            f"{played.odd_observations:,} of {played.observations:,} observations, in {played.odd_episodes} of "
+            f"{len(played.returns)} random episodes, have values that are not finite: {_FIND}. A training leaves such episodes "
+            "out of the statistics that scale observations, and its policy answers NaN with NaN, or with the first choice",
         )
-    odd = int(np.count_nonzero(~np.isfinite(played.returns)))
-    if odd:
-        level = ERROR if 2 * odd >= len(played.returns) else WARNING
-        yield Finding(level, f"{odd} of {len(played.returns)} episodes have a return that is not finite: they rank worst")
+    kinds = {"random episodes": played.returns}
+    if policies is not None:
+        kinds["episodes of random policies"] = policies.returns.ravel()
+    odd = {name: int(np.count_nonzero(~np.isfinite(returns))) for name, returns in kinds.items()}
+    told = " and ".join(f"{odd[name]} of {len(returns)} {name}" for name, returns in kinds.items() if odd[name])
+    if policies is not None and odd["episodes of random policies"] == policies.returns.size:
+        yield Finding(ERROR, f"{told} have a return that is not finite: nothing can be learned from them")
+    elif told:
+        yield Finding(WARNING, f"{told} have a return that is not finite: they rank worst")
+
+
+def _are_alike(policies: PolicyEpisodes | None) -> bool:
+    """Return whether all policies have the same return on each seed, finite or not."""
+    return policies is None or all(np.array_equal(own, policies.returns[0], equal_nan=True) for own in policies.returns)
 
 
 def _about_lengths(check: EnvCheck, played: RandomEpisodes) -> Iterator[Finding]:

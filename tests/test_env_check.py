@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import time
+import warnings
 from typing import Any
 
 import gymnasium
@@ -13,8 +15,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from fastes import EnvCheck, check_env
+from fastes import EnvCheck, FastES, check_env
 from fastes.env_check import PolicyEpisodes
+from fastes.errors import FastESError
 
 
 class Push(gymnasium.Env[Any, Any]):
@@ -44,6 +47,13 @@ class Push(gymnasium.Env[Any, Any]):
 
 def checked(env: Any, **arguments: Any) -> EnvCheck:
     return check_env(env, **{"episodes": 10, "preset": "unbiased", **arguments})
+
+
+def train(env: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with FastES(env, preset="unbiased", n_workers=0, seed=0, max_episode_steps=100) as model:
+            model.learn(2000)
 
 
 def texts(check: EnvCheck, level: str = "warning") -> list[str]:
@@ -161,6 +171,32 @@ class Varied(Explorable):
         return float(self.steps == 20 and self.changes > 0)
 
 
+class OnceBlind(Push):
+    """One observation of each episode has a NaN."""
+
+    action_space = spaces.Discrete(2)
+
+    def step(self, action: Any) -> Any:
+        return super().step(np.float32(action - 0.5))
+
+    def seen(self) -> Any:
+        return np.array([self.at, math.nan if self.steps == 7 else 1.0], np.float32)
+
+
+class Infinite(Push):
+    """Every observation has a value that a policy clips."""
+
+    def seen(self) -> Any:
+        return np.array([self.at, math.inf], np.float32)
+
+
+class SometimesWorthless(Push):
+    """Return NaN in half of the episodes."""
+
+    def reward(self) -> Any:
+        return math.nan if self.at > 0.75 else -abs(self.at)
+
+
 WARNED = {
     "endless": (
         Endless,
@@ -178,6 +214,13 @@ WARNED = {
         {},
         ("all 40 episodes of random policies returned 0", "and those of random actions did not. sample_actions=True"),
     ),
+    "a NaN in each episode": (
+        OnceBlind,
+        {},
+        ("10 of 210 observations, in 10 of 10 random episodes, have values that are not finite", "the first choice"),
+    ),
+    "infinite observations": (Infinite, {}, ("210 of 210 observations, in 10 of 10 random episodes",)),
+    "returns that are not always finite": (SometimesWorthless, {}, ("have a return that is not finite: they rank worst",)),
     "always found by chance": (
         Varied,
         {},
@@ -193,6 +236,7 @@ def test_what_harms_a_training_is_a_warning(name: str) -> None:
     assert check.ok
     found = [text for text in texts(check) if all(word in text for word in words)]
     assert len(found) == 1, check.findings
+    train(env)
     assert str(check).endswith(f"A training can work; {len(check.findings)} warning{'s' * (len(check.findings) != 1)}.")
 
 
@@ -204,6 +248,13 @@ class NotFinite(Push):
 class Blind(Push):
     def seen(self) -> Any:
         return np.array([self.at, math.nan], np.float32)
+
+
+class BlindOnce(OnceBlind):
+    """Moves by its actions, which are NaN after an observation that has one."""
+
+    action_space = Push.action_space
+    step = Push.step
 
 
 class Arrays(Push):
@@ -226,8 +277,12 @@ class Unsupported(Push):
 
 
 WRONG = {
-    "no finite return": (NotFinite, "10 of 10 episodes have a return that is not finite"),
-    "no finite observation": (Blind, "210 observations have values that are not finite"),
+    "no finite return": (
+        NotFinite,
+        "10 of 10 random episodes and 40 of 40 episodes of random policies have a return that is not finite: nothing can",
+    ),
+    "no observation without NaN": (Blind, "all 210 observations have a NaN"),
+    "an action that is NaN": (BlindOnce, "40 of 40 episodes of random policies have a return that is not finite: nothing can"),
     "no number as a reward": (Arrays, "an episode of random actions raised TypeError: env.step returned the reward array"),
     "another shape": (Shape, "a random policy raised ValueError: observation has shape (3,): expected (2,)"),
     "an exception": (
@@ -247,6 +302,8 @@ def test_what_no_training_can_work_with_is_an_error(name: str) -> None:
     assert check.findings[0].level == "error", "errors come first"
     assert "\n" not in check.findings[0].text
     assert str(check).endswith("A training cannot work before the errors are corrected.")
+    with pytest.raises((FastESError, ValueError)):
+        train(env)
 
 
 class NoSuper(Push):
@@ -289,16 +346,16 @@ def test_the_global_random_state_is_the_callers() -> None:
 
 
 def test_noise_and_spread_of_policies() -> None:
-    equal = PolicyEpisodes(np.array([[1.0, 3.0], [1.0, 3.0], [1.0, 3.0]]), 1, 1.0)
+    equal = PolicyEpisodes(np.array([[1.0, 3.0], [1.0, 3.0], [1.0, 3.0]]), 1.0, 1, 1.0)
     assert equal.noise == pytest.approx(math.sqrt(2.0))
     assert equal.spread == 0.0
     rng = np.random.default_rng(0)
-    drawn = PolicyEpisodes(rng.normal(0.0, 1.0, (2000, 1)) + rng.normal(0.0, 3.0, (2000, 4)), 1, 1.0)
+    drawn = PolicyEpisodes(rng.normal(0.0, 1.0, (2000, 1)) + rng.normal(0.0, 3.0, (2000, 4)), 1.0, 1, 1.0)
     assert drawn.noise == pytest.approx(3.0, rel=0.05)
     assert drawn.spread == pytest.approx(1.0, rel=0.15)
     seeds = np.array([-50.0, 0.0, 20.0, 30.0])  # what a seed gives to all policies hides no difference between them
-    assert PolicyEpisodes(drawn.returns + seeds, 1, 1.0).spread == pytest.approx(drawn.spread)
-    assert PolicyEpisodes(drawn.returns + seeds, 1, 1.0).noise > 30.0
+    assert PolicyEpisodes(drawn.returns + seeds, 1.0, 1, 1.0).spread == pytest.approx(drawn.spread)
+    assert PolicyEpisodes(drawn.returns + seeds, 1.0, 1, 1.0).noise > 30.0
 
 
 def test_json_has_plain_values() -> None:
@@ -321,7 +378,34 @@ def test_wrong_arguments_are_errors() -> None:
 
 def test_recipes_that_race_are_named() -> None:
     check = checked(Choices, preset="auto")
-    assert check.choice.startswith("no preset, so up to ")
+    assert check.choice.startswith("no preset, so 5 recipes race: linear, ")
     assert "sampled" in check.choice
     (text,) = texts(check)
     assert "The recipe 'sampled' draws actions" in text
+
+
+@pytest.mark.parametrize("rungs", [1, 2])
+def test_the_budget_says_which_recipes_race(rungs: int) -> None:
+    """The same ones as in a training: all episodes have 20 steps."""
+
+    def racing(timesteps: int) -> list[str]:
+        with FastES(Push, n_workers=0, seed=0, rungs=rungs) as model:
+            model.learn(timesteps, callback=lambda *_: False)
+            return [trial.recipe for trial in model.selection.trials]
+
+    def told(timesteps: int) -> str:
+        return checked(Push, preset="auto", total_timesteps=timesteps, rungs=rungs, seconds=0.1).choice
+
+    everyone = racing(10**6)
+    fewer = {tuple(racing(timesteps)): timesteps for timesteps in range(2000, 26_000, 1000)}
+    assert len(fewer) > 3
+    least = re.search(r"they need a budget of about ([0-9,]+) steps", told(10**6))
+    assert least is not None
+    needed = int(least[1].replace(",", ""))
+    assert racing(int(1.06 * needed)) == everyone != racing(int(0.94 * needed))
+    for raced, timesteps in fewer.items():
+        *first, last = raced
+        names = f"{', '.join(first)} and {last} race" if first else f"{last} trains alone"
+        if len(raced) < len(everyone):
+            said = f"no preset, and {timesteps:,} steps are enough for {len(raced)} of {len(everyone)} recipes: {names}; "
+            assert told(timesteps) == said + f"all of them need a budget of about {least[1]} steps"

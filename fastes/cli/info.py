@@ -13,6 +13,7 @@ from typing import Any
 from fastes.reports.model_in_words import policy_in_words
 from fastes.reports.task_in_words import duration_in_words, number_in_words
 from fastes.runs.run_info import Base, RunInfo, read_run_info
+from fastes.runs.rungs import Race
 from fastes.runs.setting_differences import value_in_words
 from fastes.system.console import columns_of, say
 from fastes.system.near_paths import printable
@@ -57,8 +58,11 @@ def _rows(info: RunInfo) -> Iterator[tuple[str, str]]:
     if info.policy is not None:
         yield "observations", f"shape {info.policy.obs_shape}{', flattened' if info.policy.flattened else ''}"
         yield "actions", info.policy.actions or "those of a policy in Python"
-        yield "policy", policy_in_words(info.policy.name, info.policy.layer_sizes, info.policy.num_params)
+        of_recipe = f" (of recipe {info.policy.recipe})" if info.policy.recipe else ""
+        yield "policy", policy_in_words(info.policy.name, info.policy.layer_sizes, info.policy.num_params) + of_recipe
     yield "training", _training_in_words(info)
+    if info.race is not None:
+        yield "race", _race_in_words(info.race)
     yield "return", _scores_in_words(info)
     if info.base is not None:
         yield "settings", _base_in_words(info.base)
@@ -81,6 +85,19 @@ def _training_in_words(info: RunInfo) -> str:
     return f"{f'{info.status}, ' if info.status else ''}{', '.join(counts)}{time}"
 
 
+def _race_in_words(race: Race) -> str:
+    names = list(dict.fromkeys(race.recipes.values()))
+    parts = [f"{len(names)} recipes ({', '.join(names)})"]
+    for rung in race.rungs:
+        scores = ", ".join(f"{name} {score:.1f}" for name, score in zip(rung.recipes, rung.scores, strict=True))
+        parts.append(f"scores after {rung.at:,.0f} steps: {scores}")
+    if race.winner:
+        parts.append(f"{race.winner} has won")
+    elif race.leader:
+        parts.append(f"{race.leader} leads{'' if race.rungs else ', whose evaluation is the best; no rung has ended'}")
+    return "; ".join(parts)
+
+
 def _scores_in_words(info: RunInfo) -> str:
     best = "no evaluation yet" if info.best is None else f"best evaluation {number_in_words(info.best)}"
     if info.result is None:
@@ -90,6 +107,8 @@ def _scores_in_words(info: RunInfo) -> str:
 
 
 def _base_in_words(base: Base) -> str:
+    if base.kind == "recipes":
+        return "each recipe has its own"
     unknown = "" if base.kind in ("recipe", "preset") else "no file says what they began with; compared with "
     if base.changed is None:
         return f"{unknown}{base.kind} {base.name}"

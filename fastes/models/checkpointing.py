@@ -179,7 +179,7 @@ def _kinds_from(checkpoint: Checkpoint, policy: CustomPolicy | None, changes: di
     """Return policy and settings of each training, with changes on top."""
     kinds, common = list[Kind](), None
     records = require(checkpoint.data, "trainings", list)
-    for view, record in zip(_one_by_one(checkpoint), records, strict=True):
+    for view, record in zip(one_by_one(checkpoint), records, strict=True):
         is_common = not any(key in record for key in _OF_A_KIND)
         if is_common and common is not None:
             kinds.append(common)
@@ -192,7 +192,7 @@ def _kinds_from(checkpoint: Checkpoint, policy: CustomPolicy | None, changes: di
     return tuple(kinds)
 
 
-def _one_by_one(checkpoint: Checkpoint) -> Iterator[Checkpoint]:
+def one_by_one(checkpoint: Checkpoint) -> Iterator[Checkpoint]:
     """Yield, for each training, the checkpoint as if it was its only one, with settings and policy of its own."""
     data = checkpoint.data
     records, common = require(data, "trainings", list), require(data, "settings", dict)

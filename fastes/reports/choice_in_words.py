@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fastes.models.model import Model
 from fastes.policies.custom_policy import CustomSpec
 from fastes.settings.preset_loader import other_version
+from fastes.training.selection import LEAST_GENERATIONS, Selection, Trial, rung_sizes
 
 
 def has_own_preset(model: Model) -> bool:
@@ -20,10 +23,9 @@ def no_preset(model: Model) -> str:
 
 def choice_in_words(model: Model) -> str:
     """Return where a training's settings come from, and its policy."""
-    trials = model.selection.trials
-    recipes = list(dict.fromkeys(trial.recipe for trial in trials if trial.recipe))
+    recipes = _recipes_of(model.selection.trials)
     if len(recipes) > 1:
-        return f"{no_preset(model)}, so up to {len(recipes)} recipes race: {', '.join(recipes[:-1])} and {recipes[-1]}"
+        return f"{no_preset(model)}, so up to {len(recipes)} recipes race: {_listed(recipes)}"
     if recipes:
         why = f"recipe {recipes[0]!r}"
     elif has_own_preset(model):
@@ -31,6 +33,41 @@ def choice_in_words(model: Model) -> str:
     else:
         why = f"preset {model.base_preset!r}" if model.base_preset else "its own settings"
     return f"{why}: {model.settings.policy}, {model.num_params:,} parameters"
+
+
+def race_in_words(model: Model, timesteps: int, length: float) -> str:
+    """Return which recipes of a new race the budget is large enough for, and the budget that all of them need.
+
+    Args:
+        model: A model whose recipes are to race.
+        timesteps: The budget.
+        length: Mean length of an episode of the first generation.
+    """
+    selection = model.selection
+    needed = [_least_budget(selection, count, length) for count in range(1, len(selection.trials) + 1)]
+    racing = max((count for count, least in enumerate(needed, 1) if least <= timesteps), default=1)
+    recipes, everyone = _recipes_of(selection.trials[:racing]), _recipes_of(selection.trials)
+    least = f"a budget of about {float(f'{needed[-1]:.2g}'):,.0f} steps"
+    if racing == len(selection.trials):
+        return f"{no_preset(model)}, so {len(recipes)} recipes race: {_listed(recipes)}; they need {least}"
+    goes = f"{len(recipes)} of {len(everyone)} recipes: {_listed(recipes)}{' race' if len(recipes) > 1 else ' trains alone'}"
+    return f"{no_preset(model)}, and {timesteps:,} steps are enough for {goes}; all of them need {least}"
+
+
+def _least_budget(selection: Selection, count: int, length: float) -> float:
+    """Return the least budget with which the first trials race, as `Selection.measured` has it."""
+    settings = [trial.training.settings for trial in selection.trials[:count]]
+    candidates = sum(each.population_size * each.episodes_at(1.0) for each in settings)
+    rungs = len(rung_sizes(count, len(selection.sizes)))
+    return LEAST_GENERATIONS * candidates * length * rungs / selection.fraction
+
+
+def _recipes_of(trials: Sequence[Trial]) -> list[str]:
+    return list(dict.fromkeys(trial.recipe for trial in trials if trial.recipe))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def steps_in_words(model: Model) -> str:

@@ -45,7 +45,10 @@ class RandomEpisodes(NamedTuple):
         cut: Episodes that the limit given to `play_random` ended, or the time.
         rewarded: Share of steps whose reward was not 0.
         odd_rewards: Number of rewards that were not finite.
-        odd_observations: Number of observations with a value that was not finite.
+        observations: Number of observations.
+        odd_observations: Number of those with a value that was not finite.
+        nan_observations: Number of those with a NaN.
+        odd_episodes: Episodes with an observation that was not finite.
         outside: Parts of observations that leave their space.
         seconds: Wall time of all.
         is_late: Whether the time was over before all were played.
@@ -58,7 +61,10 @@ class RandomEpisodes(NamedTuple):
     cut: int
     rewarded: float
     odd_rewards: int
+    observations: int
     odd_observations: int
+    nan_observations: int
+    odd_episodes: int
     outside: tuple[Outside, ...]
     seconds: float
     is_late: bool
@@ -88,7 +94,8 @@ class _Watched:
     def __init__(self, env: Any, ends_at: float = math.inf) -> None:
         self.env, self.ends_at = env, ends_at
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        self.steps = self.rewarded = self.odd_rewards = self.odd_observations = 0
+        self.steps = self.rewarded = self.odd_rewards = 0
+        self.observations = self.odd_observations = self.nan_observations = 0
         self.outside: dict[str, Outside] = {}
         self.is_truncated = False  # how the last episode ended
         self.kept: list[Any] | None = None  # observations and rewards, if they are to be compared
@@ -132,18 +139,20 @@ class _Watched:
             self.kept.append(reward)
 
     def _see(self, observation: Any) -> None:
-        is_odd = False
+        is_odd = is_nan = False
         for where, space, value in _parts("observation", self.observation_space, observation):
             if isinstance(space, spaces.Box):
                 array = np.asarray(value)
                 if array.dtype.kind == "f" and not np.isfinite(array).all():
-                    is_odd = True
+                    is_odd, is_nan = True, is_nan or bool(np.isnan(array).any())
                     continue
             if (found := _outside(where, space, value)) is not None:
                 before = self.outside.get(where)
                 if before is None or _excess(found) > _excess(before):
                     self.outside[where] = found
+        self.observations += 1
         self.odd_observations += is_odd
+        self.nan_observations += is_nan
         if self.kept is not None and len(self.kept) < 2 * _COMPARED:
             self.kept.append(_copied(observation))
 
@@ -163,7 +172,9 @@ def play_random(env: Any, seeds: Sequence[int], max_steps: int, seconds: float) 
     began = time.monotonic()
     watched = _Watched(env, began + seconds)
     returns, lengths, truncated, cut, is_late = list[float](), list[int](), 0, 0, False
+    odd_episodes = 0
     for seed in seeds:
+        odd_before = watched.odd_observations
         try:
             episode = run_episode(watched, watched, int(seed), EpisodeSettings(max_steps))  # type: ignore[arg-type]
         except _TimeIsOver:
@@ -175,6 +186,7 @@ def play_random(env: Any, seeds: Sequence[int], max_steps: int, seconds: float) 
         lengths.append(episode.length)
         truncated += watched.is_truncated and not episode.cut
         cut += episode.cut
+        odd_episodes += watched.odd_observations > odd_before
     return RandomEpisodes(
         returns=np.array(returns),
         lengths=np.array(lengths, np.int64),
@@ -183,7 +195,10 @@ def play_random(env: Any, seeds: Sequence[int], max_steps: int, seconds: float) 
         cut=cut,
         rewarded=watched.rewarded / max(watched.steps, 1),
         odd_rewards=watched.odd_rewards,
+        observations=watched.observations,
         odd_observations=watched.odd_observations,
+        nan_observations=watched.nan_observations,
+        odd_episodes=odd_episodes,
         outside=tuple(watched.outside.values()),
         seconds=time.monotonic() - began,
         is_late=is_late,

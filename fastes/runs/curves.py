@@ -140,7 +140,8 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
     at = evaluated_at(rows)
     known = np.isfinite(at)
     written = read_config(run / CONFIG) or {}
-    rungs, noted, settings = rungs_in(sessions_in(written)), written.get("run", {}), written.get("settings", {})
+    rungs = rungs_in(sessions := sessions_in(written))
+    noted, settings = written.get("run", {}), written.get("settings", {})
     given = given_in(written)
     told = {"env": noted.get("env"), "env_kwargs": noted.get("env_kwargs")}
     found = at[known], rows["eval_return"][known], rows["trial"][known]
@@ -152,7 +153,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         _number(noted.get("target_return"), _number(settings.get("target_return"), math.inf)),
         trials,
         tuple(RungEnd(rung.at, rung.winner) for rung in rungs),
-        recipes_in(rungs),
+        recipes_in(sessions, rungs),
         seeds_share(**told, settings=settings, given=given) if settings else None,
         _outcome(noted, rows["timesteps"]),
         {**told, **flat_settings(settings)},

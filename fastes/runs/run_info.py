@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.locate import BEST, CHECKPOINT, find_checkpoint, is_run_folder
 from fastes.checkpoints.policy_description import spec_from
-from fastes.checkpoints.reader import counters_in, read_checkpoint
+from fastes.checkpoints.reader import counters_in, read_checkpoint, read_description
 from fastes.errors import CheckpointError, CheckpointMismatch
+from fastes.models.checkpointing import one_by_one
 from fastes.policies.action_head import ActionHead
 from fastes.policies.policy_spec import PolicySpec
 from fastes.runs.overview import Overview, best_in, overview_and_config, plain
 from fastes.runs.run_config import PROGRESS, Result, as_table, number_in, sessions_in, text_in
+from fastes.runs.rungs import Race, race_in
 from fastes.runs.setting_differences import differing, flat_settings
 from fastes.settings.preset_loader import all_presets, choose_settings, preset_for
 from fastes.settings.settings import Settings
@@ -26,6 +28,7 @@ class PolicyInfo(NamedTuple):
     """A policy as its checkpoint describes it.
 
     Attributes:
+        recipe: Whose policy it is if several recipes race; '' for another training.
         name: Such as MlpPolicy.
         layer_sizes: Number of values before, between and after the layers; () for a custom policy.
         num_params: Number of parameters.
@@ -34,6 +37,7 @@ class PolicyInfo(NamedTuple):
         actions: In words; '' if the file does not tell.
     """
 
+    recipe: str
     name: str
     layer_sizes: tuple[int, ...]
     num_params: int
@@ -46,9 +50,11 @@ class Base(NamedTuple):
     """The settings that a training began with.
 
     Attributes:
-        kind: 'recipe', 'preset', or "the environment's preset" if no file tells what it began with.
-        name: The preset's name; a path for a file.
-        changed: Name of each setting that differs -> the training's value; None if the preset is not one of the package's.
+        kind: 'recipe', 'recipes' while several race, 'preset', or "the environment's preset" if no file tells what it began
+            with.
+        name: The preset's name, several with commas; a path for a file.
+        changed: Name of each setting that differs -> the training's value; None if the preset is not one of the package's, or
+            recipes race.
     """
 
     kind: str
@@ -68,9 +74,10 @@ class RunInfo(NamedTuple):
         generations, timesteps, episodes, budget, seconds, cpu_seconds: Counts of the training so far; those of all trials
             together, except generations.
         trials: Trainings in the checkpoint, of which the best one will be left.
+        race: The race of recipes; None without one. While several race, and no rung has ended, the recipe of best.zip leads.
         best, result: As of `Overview`.
         base: The settings that it began with.
-        changed: Name of each setting that differs from its default -> its value.
+        changed: Name of each setting that differs from its default -> its value; of a run whose recipes race, the user's.
         trained_on: Workers, and the cluster, of the last session.
         versions: Package -> version that wrote it.
         files: Name -> bytes, of the run folder.
@@ -91,6 +98,7 @@ class RunInfo(NamedTuple):
     seconds: float | None
     cpu_seconds: float | None
     trials: int
+    race: Race | None
     best: float | None
     result: Result | None
     base: Base | None
@@ -101,7 +109,8 @@ class RunInfo(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values. A number that JSON lacks, such as inf, is a string."""
-        parts = {name: getattr(self, name) for name in ("policy", "result", "base")}
+        race = None if self.race is None else self.race._replace(rungs=[rung._asdict() for rung in self.race.rungs])  # type: ignore[arg-type]
+        parts = {"policy": self.policy, "result": self.result, "base": self.base, "race": race}
         asdict = {name: None if part is None else part._asdict() for name, part in parts.items()}
         values: dict[str, Any] = plain({**self._asdict(), **asdict})
         return values
@@ -150,6 +159,10 @@ def _info(
     settings = seen.settings if seen is not None else as_table(data.get("settings"))
     env = seen.env if seen is not None else text_in(data, "env_name")
     recipe = seen.recipe if seen is not None and seen.recipe else _recipe_of(data)
+    race = _race_of(path, data, config)
+    is_open = race is not None and not race.winner
+    given = seen.given if seen is not None and is_open else None
+    policy = None if file is None else _policy_of(checkpoint, problems)
     steps = sum(_count(each, "num_timesteps") for each in tallies)
     return RunInfo(
         path=path,
@@ -159,7 +172,7 @@ def _info(
         env_kwargs=seen.env_kwargs if seen is not None and seen.env_kwargs else _env_kwargs_of(data),
         seed=seen.seed if seen is not None else _count(data, "seed"),
         status="" if seen is None else seen.status,
-        policy=None if file is None else _policy_of(checkpoint, problems),
+        policy=policy,
         generations=seen.generations if seen is not None and seen.generations else _generation_of(trainings),
         timesteps=seen.timesteps if seen is not None and seen.timesteps else steps,
         episodes=sum(_count(each, "num_episodes") for each in tallies),
@@ -167,10 +180,11 @@ def _info(
         seconds=None if seen is None else seen.seconds,
         cpu_seconds=None if seen is None else seen.cpu_seconds,
         trials=len(trainings),
+        race=race,
         best=best_in(data) if seen is None else seen.best,
         result=None if seen is None else seen.result,
-        base=_base_of(settings, env, recipe, config),
-        changed=_changed(settings, Settings()),
+        base=_of_a_race(race) if is_open else _base_of(settings, env, recipe, config),
+        changed=_changed(settings, Settings()) if given is None else flat_settings(plain(given)),
         trained_on=_machine_of(noted),
         versions=as_table(config.get("versions")) or as_table(data.get("versions")),
         files={} if seen is None else _files_in(path),
@@ -182,19 +196,21 @@ def _info(
 
 def _policy_of(checkpoint: Checkpoint, problems: list[str]) -> PolicyInfo | None:
     """Return the policy of a checkpoint; None, and a problem, if its description is damaged."""
-    data = checkpoint.data
+    recipe = _shown_recipe(checkpoint.data) if len(_trials_in(checkpoint.data)) > 1 else ""
     try:
-        spec = spec_from(checkpoint)
+        trainings = list(one_by_one(checkpoint))
+        shown = trainings[min(_shown_place(checkpoint.data), len(trainings) - 1)]
+        spec = spec_from(shown)
     except CheckpointMismatch:  # a policy in Python, of which the file holds the parameters
-        stored, theta = data["policy"], checkpoint.arrays["trainings"]["0.theta"]
+        stored, theta = shown.data["policy"], shown.arrays["trainings"]["0.theta"]
         shape = tuple(stored["obs_shape"])
-        return PolicyInfo(str(stored["kind"]), (), theta.size, shape, bool(stored.get("flattened")), "")
+        return PolicyInfo(recipe, str(stored["kind"]), (), theta.size, shape, bool(stored.get("flattened")), "")
     except CheckpointError as error:
         problems.append(str(error))
         return None
-    sizes = spec.layer_sizes if isinstance(spec, PolicySpec) else ()
+    name, sizes = str(shown.data["settings"]["policy"]), spec.layer_sizes if isinstance(spec, PolicySpec) else ()
     actions = "" if spec.head is None else _actions_in_words(spec.head)
-    return PolicyInfo(str(data["settings"]["policy"]), sizes, spec.num_params, spec.obs_shape, spec.flattened, actions)
+    return PolicyInfo(recipe, name, sizes, spec.num_params, spec.obs_shape, spec.flattened, actions)
 
 
 def _actions_in_words(head: ActionHead) -> str:
@@ -228,10 +244,45 @@ def _changed(settings: Mapping[str, Any], base: Settings) -> dict[str, Any]:
     return {name: flat.get(name) for name in differing([others, flat]) if name not in lacking} if settings else {}
 
 
+# --- the race ---------------------------------------------------------------------------------------------------------
+
+
+def _race_of(path: Path, data: Mapping[str, Any], config: Mapping[str, Any]) -> Race | None:
+    """Return the race that a run's config.toml tells of, or else a checkpoint in which several recipes are left."""
+    race, left = race_in(config), _trials_in(data)
+    if race is None and len(left) > 1:
+        recipes = {_count(trial, "number") + 1: text_in(trial, "recipe") for trial in left}
+        race = Race(recipes, (), "", "") if all(recipes.values()) else None
+    if race is None or race.leader:
+        return race
+    with contextlib.suppress(OSError, CheckpointError):
+        return race._replace(leader=_shown_recipe(read_description(path / BEST)))
+    return race
+
+
+def _of_a_race(race: Race | None) -> Base | None:
+    """Return what the settings of recipes that race begin with."""
+    return None if race is None else Base("recipes", ", ".join(race.recipes.values()), None)
+
+
 def _recipe_of(data: Mapping[str, Any]) -> str:
     """Return the recipe of a checkpoint with a single training; '' without one, or while recipes race."""
+    return _shown_recipe(data) if len(_trials_in(data)) == 1 else ""
+
+
+def _shown_recipe(data: Mapping[str, Any]) -> str:
+    """Return the recipe of the trial that a checkpoint shows; '' if it tells none."""
+    trials, place = _trials_in(data), _shown_place(data)
+    return text_in(trials[place], "recipe") if place < len(trials) else ""
+
+
+def _shown_place(data: Mapping[str, Any]) -> int:
+    return max(0, _count(as_table(data.get("selection")), "focus"))
+
+
+def _trials_in(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     trials = as_table(data.get("selection")).get("trials")
-    return text_in(as_table(trials[0]), "recipe") if isinstance(trials, list) and len(trials) == 1 else ""
+    return list(map(as_table, trials)) if isinstance(trials, list) else []
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The rungs of trials that have ended, as the sessions in config.toml note them."""
+"""The rungs of trials that have ended, and a race of recipes, as the sessions in config.toml note them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fastes.runs.run_config import as_number, as_table
+from fastes.runs.run_config import as_number, as_table, sessions_in, text_in
 
 
 class NotedRung(NamedTuple):
@@ -32,6 +32,31 @@ class NotedRung(NamedTuple):
         return self.trials[0] if self.kept == 1 and self.trials else 0
 
 
+class Race(NamedTuple):
+    """A race of recipes.
+
+    Attributes:
+        recipes: The number of each trial -> its recipe.
+        rungs: Those that have ended.
+        winner: The recipe that is left; '' while several race.
+        leader: The best one of the last rung, or the winner; '' if neither is known.
+    """
+
+    recipes: dict[int, str]
+    rungs: tuple[NotedRung, ...]
+    winner: str
+    leader: str
+
+
+def race_in(config: Mapping[str, Any]) -> Race | None:
+    """Return the race that a config.toml tells of; None if it tells of none."""
+    sessions = sessions_in(config)
+    rungs, winner = rungs_in(sessions), text_in(as_table(config.get("run")), "recipe")
+    recipes = recipes_in(sessions, rungs)
+    leader = winner or (rungs[-1].recipes[0] if rungs and rungs[-1].recipes else "")
+    return Race(recipes, rungs, winner, leader) if recipes else None
+
+
 def rungs_in(sessions: Sequence[Mapping[str, Any]]) -> tuple[NotedRung, ...]:
     """Return the rungs that have ended, in their order, from the notes of `RunFolder.on_rung` in each session.
 
@@ -50,9 +75,11 @@ def rungs_in(sessions: Sequence[Mapping[str, Any]]) -> tuple[NotedRung, ...]:
     return tuple(found[at] for at in sorted(found))
 
 
-def recipes_in(rungs: Sequence[NotedRung]) -> dict[int, str]:
-    """Return the recipes that raced, by the number of their trial."""
-    return {trial: name for rung in rungs for trial, name in zip(rung.trials, rung.recipes, strict=True) if name}
+def recipes_in(sessions: Sequence[Mapping[str, Any]], rungs: Sequence[NotedRung]) -> dict[int, str]:
+    """Return the recipes that race or have raced, by the number of their trial."""
+    noted = [as_table(as_table(session.get("run")).get("racing")) for session in sessions]
+    found = {number: str(name) for racing in noted for text, name in racing.items() if (number := _trial_number(text))}
+    return found | {trial: name for rung in rungs for trial, name in zip(rung.trials, rung.recipes, strict=True) if name}
 
 
 def _rung(fields: Mapping[str, Any]) -> NotedRung:

@@ -81,7 +81,7 @@ class Tuned(NamedTuple):
         score, worst: Median and minimum of the mean noise-free returns of trainings with fresh seeds.
         preset: The file of the settings, for `preset=` and `--preset`; None without a study file.
         fresh: Those trainings.
-        usual: The same of the settings that would be used without a search.
+        usual: The same of what would be used without a search: the environment's preset, or 'auto', the race of recipes.
         trials: Candidates that count, pruned ones included.
     """
 
@@ -111,11 +111,11 @@ class Tuned(NamedTuple):
 class _Search:
     """Everything that stays the same during a search."""
 
-    make: Callable[[Mapping[str, Any], int], Learner]  # settings and seed -> a model
+    make: Callable[[str, Mapping[str, Any], int], Learner]  # preset, settings on top and seed -> a model
     env: str
     space: SearchSpace
     starts: Mapping[str, Settings]  # known good settings, in the order in which they are tried
-    usual: str  # the start that would be used without a search
+    usual: str  # what would be used without a search: the name of a start, or AUTO for a race of recipes
     timesteps: int
     n_seeds: int
     seed: int
@@ -133,14 +133,16 @@ class _Search:
         start = trial.user_attrs.get("start")
         return self.starts[start] if start in self.starts else Settings().changed(**self.space.settings_of(trial.params))
 
-    def candidate(self, number: int, settings: Settings, seeds: Sequence[int]) -> Candidate:
-        values = settings.to_dict() | {"total_timesteps": self.timesteps}
+    def candidate(self, number: int, settings: Settings | None, seeds: Sequence[int]) -> Candidate:
+        """Return a candidate of these settings; of a race of recipes for None."""
+        preset, values = (AUTO, {}) if settings is None else (DEFAULT, settings.to_dict())
+        values |= self.space.fixed  # functions and classes, which to_dict has as a word
+        values["total_timesteps"] = self.timesteps
         if "target_return" not in self.space.fixed:
             values["target_return"] = "none"
-        if not settings.archive_size and "eval_every" not in self.space.fixed:
+        if not values.get("archive_size") and "eval_every" not in self.space.fixed:
             values["eval_every"] = _NO_EVALUATION
-        values |= self.space.fixed  # functions and classes, which to_dict has as a word
-        return Candidate(number, [self.make(values, seed) for seed in seeds])
+        return Candidate(number, [self.make(preset, values, seed) for seed in seeds])
 
     def tell(self, text: str) -> None:
         if self.verbose:
@@ -199,8 +201,8 @@ def tune(
     }
     with output_lasts(), opened_study(path, about, sampler, pruner, seed) as opened:
         try:
-            _search_candidates(search, opened, most, ends_at)
-            return _result(search, opened, path)
+            per_training = _search_candidates(search, opened, most, ends_at)
+            return _result(search, opened, path, per_training, ends_at)
         except BaseException:
             _write_best_so_far(search, opened, path)
             raise
@@ -228,6 +230,7 @@ def _search(
         source: EnvSource = probe.source
         check_shared(source)
         observations, actions = probe.observation_space, probe.action_space
+        usual = AUTO if probe.selection.is_open_race else probe.base_preset
         built = probe.evaluator.build()
         try:
             bonus = alive_bonus_of(built)
@@ -243,18 +246,17 @@ def _search(
     is_custom = isinstance(policy, CustomPolicy)
     space = SearchSpace(kind_of(observations), are_choices(actions), bonus, kept)
     starts = _starts(own, observations, actions, kept, bonus)
-    usual = own if own in starts else next(iter(starts))
     steps = starts[own].total_timesteps if own in starts else TIMESTEPS
     if total_timesteps is not None:
         steps = check_int("total_timesteps", whole(total_timesteps), 1, 10**15)
     rest = {key: value for key, value in arguments.items() if key != "env_kwargs"}
 
-    def made(values: Mapping[str, Any], of_seed: int) -> Any:
+    def made(preset: str, values: Mapping[str, Any], of_seed: int) -> Any:
         own_values = dict(values)
-        named = own_values.pop("policy")
+        named = own_values.pop("policy", None)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of step lengths: candidates are to be unusual
-            return make(source, policy if is_custom else named, preset=DEFAULT, seed=of_seed, **rest, **own_values)
+            return make(source, policy if is_custom else named, preset=preset, seed=of_seed, **rest, **own_values)
 
     return _Search(made, name, space, starts, usual, steps, n_seeds, seed, episodes, parallel, is_custom, verbose)
 
@@ -289,8 +291,12 @@ def _add_start(found: dict[str, Settings], name: str, settings: Callable[[], Set
 # --- the stages -------------------------------------------------------------------------------------------------------
 
 
-def _search_candidates(search: _Search, study: Study, most: int, ends_at: float) -> None:
-    """Run batches of candidates until there are enough, or no time is left for another and the last stages."""
+def _search_candidates(search: _Search, study: Study, most: int, ends_at: float) -> float:
+    """Run batches of candidates until there are enough, or no time is left for another and the last stages.
+
+    Returns:
+        Seconds that a training takes; 0 if there was none.
+    """
     per_training, longest = 0.0, 0.0
     while (count := len(study.finished)) < most:
         last = ((FINALISTS + 1) * PLAY_OFF * search.n_seeds + 2 * REPORT_SEEDS) * per_training
@@ -308,6 +314,7 @@ def _search_candidates(search: _Search, study: Study, most: int, ends_at: float)
         longest = max(longest, time.monotonic() - started)
         whole_trainings = sum(len(c.models) * (len(c.returns) and RUNGS[len(c.returns) - 1] / RUNGS[-1]) for c, _ in batch)
         per_training = max(per_training, (time.monotonic() - started) / max(1.0, whole_trainings))
+    return per_training
 
 
 def _next_candidate(search: _Search, study: Study, number: int) -> tuple[Candidate, Any]:
@@ -365,33 +372,51 @@ def _tell_of(search: _Search, study: Study, candidate: Candidate, trial: Any, mo
     search.tell(f"trial {candidate.number:3d}{done}: {candidate.score:10.1f}  {notes}")
 
 
-def _result(search: _Search, study: Study, path: Path | None) -> Tuned:
-    """Play the best off against each other, and train the winner with fresh seeds. Stages that are done are read."""
+def _result(search: _Search, study: Study, path: Path | None, per_training: float, ends_at: float) -> Tuned:
+    """Play the best off against each other, and train the winner with fresh seeds. Stages that are done are read.
+
+    With little time fewer are played off. The report is never shortened: its scores are those to quote.
+    """
     finalists = study.complete[:FINALISTS]
     finalists += [each for each in study.complete[FINALISTS:] if "start" in each.user_attrs and not _has_start(finalists)][:1]
     if not finalists:
         raise ValueError("no candidate reached the end of its training with finite returns: nothing can be chosen")
+    finalists = _with_time_for(search, finalists, per_training, ends_at - time.monotonic())
     winner = _play_off(search, study, finalists)
     settings = search.settings_of(winner)
-    usual = search.starts[search.usual]
+    usual = search.starts.get(search.usual)
     seeds = search.seeds(1 + PLAY_OFF, REPORT_SEEDS)
-    key = f"fresh of trial {winner.number}"
+    key = f"fresh of trial {winner.number} and of {search.usual}"
     scores = study.study.user_attrs.get(key)
     if scores is None:
         both = [search.candidate(0, settings, seeds)]
         if usual != settings:
             both.append(search.candidate(1, usual, seeds))
-        search.tell(f"trial {winner.number} is the best: it, and {search.usual!r}, on fresh seeds {seeds[0]} to {seeds[-1]}")
+        others = f"{search.usual!r}{', the race of recipes' if usual is None else ''}"
+        search.tell(f"trial {winner.number} is the best: it, and {others}, on fresh seeds {seeds[0]} to {seeds[-1]}")
+        if (needed := len(both) * REPORT_SEEDS * per_training) > (left := ends_at - time.monotonic()):
+            said, there = map(duration_in_words, (needed, max(0.0, left)))
+            search.tell(f"this goes beyond the budget: it takes about {said}, and {there} are left")
         train_candidates(both, search.timesteps, REPORT_EPISODES, FIRST_EPISODE + 2 * _ROUND, RUNGS[-1:])
         scores = [both[0].returns[-1], both[-1].returns[-1]]
         study.study.set_user_attr(key, scores)
     fresh = Scored("tuned", seeds, tuple(scores[0]))
     plain = Scored(search.usual, seeds, tuple(scores[1]))
     values = _values(search, settings)
-    files = _write(search, study, path, winner, values, fresh, plain)
+    files = _write(search, study, path, winner, values, fresh, plain, is_played_off=len(finalists) > 1)
     tuned = Tuned(values, fresh.median, fresh.worst, files[0] if files else None, fresh, plain, len(study.finished))
     _report(search, tuned, files)
     return tuned
+
+
+def _with_time_for(search: _Search, finalists: list[Any], per_training: float, left: float) -> list[Any]:
+    """Return the finalists whose play-off there is time for besides the report: the best one alone is not played off."""
+    room, each = left - 2 * REPORT_SEEDS * per_training, PLAY_OFF * search.n_seeds * per_training
+    if room >= len(finalists) * each or len(finalists) == 1:
+        return finalists
+    number = max(1, int(room / each))
+    search.tell(f"there is time for a play-off of {number} of them" if number > 1 else "there is no time for a play-off")
+    return finalists[:number]
 
 
 def _has_start(trials: Sequence[Any]) -> bool:
@@ -430,17 +455,21 @@ def _paths(path: Path) -> tuple[Path, Path, Path, Path]:
 
 
 def _write(
-    search: _Search, study: Study, path: Path | None, trial: Any, values: Mapping[str, Any], *scored: Scored
+    search: _Search,
+    study: Study,
+    path: Path | None,
+    trial: Any,
+    values: Mapping[str, Any],
+    *scored: Scored,
+    is_played_off: bool = False,
 ) -> list[Path]:
-    """Write preset, table and plots, and return their paths."""
+    """Write preset, table and plots, and return their paths. is_played_off: whether a play-off has chosen the trial."""
     if path is None:
         return []
     preset, table, history, importance = _paths(path)
-    seeds = search.seeds(0, search.n_seeds)
-    source = (
-        f"fastes tune, trial {trial.number} of {len(study.finished)}; chosen on seeds {seeds[0]} to "
-        f"{search.seeds(1, PLAY_OFF * search.n_seeds)[-1]}, {search.timesteps} steps each"
-    )
+    seeds = search.seeds(0, search.n_seeds + is_played_off * PLAY_OFF * search.n_seeds)
+    chosen_on = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    source = f"fastes tune, trial {trial.number} of {len(study.finished)}; chosen on {chosen_on}, {search.timesteps} steps each"
     for each in scored:
         on = f"on seeds {each.seeds[0]} to {each.seeds[-1]}"
         source += f"; {each.name}: median {each.median:.1f}, worst {each.worst:.1f} {on}"
@@ -467,7 +496,7 @@ def _report(search: _Search, tuned: Tuned, files: Sequence[Path]) -> None:
     search.tell(f"\nnoise-free returns after {search.timesteps} steps, seeds {seeds[0]} to {seeds[-1]}, which decided nothing:")
     for each in (tuned.fresh, tuned.usual):
         search.tell(f"  {each.name:{name}}  median {each.median:10.1f}  worst {each.worst:10.1f}")
-    if tuned.fresh.scores == tuned.usual.scores:
+    if tuned.fresh.scores == tuned.usual.scores and search.usual in search.starts:
         search.tell(f"  {tuned.usual.name!r} itself is the best that was found")
     elif tuned.score <= tuned.usual.median:
         search.tell(f"  no better than {tuned.usual.name!r}: more trials, or longer trainings, may find something")

@@ -18,7 +18,7 @@ from fastes.reports.population_file import MOST_BINS, POPULATION
 from fastes.runs.curves import DEPTH, runs_in
 from fastes.runs.folder_lock import holders, is_locked
 from fastes.runs.overview import FINISHED, Overview, overview_and_config, read_overview
-from fastes.runs.run_config import CONFIG, PROGRESS, as_number, as_table, number_in, sessions_in
+from fastes.runs.run_config import CONFIG, PROGRESS, as_number, number_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.runs.setting_differences import seeds_share, told_settings
 from fastes.watch.followed_progress import FollowedProgress
@@ -205,11 +205,9 @@ def _group_of(overview: Overview) -> dict[str, Any]:
 
 def _trials_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The rungs that have ended, and the names of the trials' recipes."""
-    rungs = rungs_in(sessions_in(config))
+    rungs = rungs_in(sessions := sessions_in(config))
     known = [{**rung._asdict(), "scores": [score if math.isfinite(score) else None for score in rung.scores]} for rung in rungs]
-    racing = as_table(config.get("run", {}).get("racing"))
-    names = {**racing, **{str(trial): name for trial, name in recipes_in(rungs).items()}}
-    return {"rungs": known, "recipes": {trial: str(name) for trial, name in names.items()}}
+    return {"rungs": known, "recipes": {str(trial): name for trial, name in recipes_in(sessions, rungs).items()}}
 
 
 def _population_of(path: Path) -> Any:

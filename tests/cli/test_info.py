@@ -14,9 +14,12 @@ from edited_checkpoints import edited
 from envs_for_tests import Toy
 from processes import environment, fastes_command
 from terminals import shown
+from written_runs import write_run
 
 from fastes import CallablePolicy, FastES
+from fastes.checkpoints.reader import read_description
 from fastes.cli.main import main
+from fastes.runs.run_folder import RunFolder
 from fastes.runs.run_info import read_run_info
 from fastes.settings.preset_loader import tomllib
 
@@ -83,6 +86,7 @@ def test_json_has_all_of_it(run: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["info", str(run), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["policy"] == {
+        "recipe": "",
         "name": "LinearPolicy",
         "layer_sizes": [4, 2],
         "num_params": 8,
@@ -120,6 +124,58 @@ def test_the_winner_of_a_race_is_told_with_its_recipe(tmp_path: Path, capsys: py
     of_file = read_run_info(run / "checkpoint.zip").base
     assert of_file is not None
     assert (of_file.kind, of_file.name) == ("recipe", recipe)
+
+
+def test_an_interrupted_race_is_told_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "race"
+    run.mkdir()
+    with FastES(Toy, n_workers=0, seed=0, rungs=2, sigma=0.3) as model, RunFolder(run, checkpoint_seconds=0.0) as writer:
+        writer.write_config(model, {})
+        model.learn(10**6, [writer, lambda model, _: (model.selection.present.recipe, model.generation) != ("network", 2)])
+    best = read_description(run / "best.zip")["selection"]
+    leader = best["trials"][best["focus"]]["recipe"]
+    told = _told(run, capsys)
+    assert told["race"] == (
+        f"4 recipes (linear, unbiased, network, memory); {leader} leads, whose evaluation is the best; no rung has ended"
+    )
+    assert told["settings"] == "each recipe has its own"
+    assert told["not default"] == "rungs=2 sigma=0.3"
+    assert told["policy"].startswith("MlpPolicy ")
+    assert told["policy"].endswith(" (of recipe network)")
+    race = read_run_info(run).race
+    assert race is not None
+    assert (race.winner, race.leader, race.rungs) == ("", leader, ())
+    assert _told(run / "checkpoint.zip", capsys)["race"] == "4 recipes (linear, unbiased, network, memory)"
+
+
+def test_the_scores_that_decided_a_race_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    noted = {
+        "given": {"rungs": 2},
+        "racing": {"1": "linear", "2": "unbiased", "3": "network"},
+        "rungs": [
+            {
+                "at_timesteps": 5000,
+                "kept": 2,
+                "scores": {"2": 3.0, "1": 2.0, "3": "not finite"},
+                "recipes": {"2": "unbiased", "1": "linear", "3": "network"},
+            }
+        ],
+    }
+    run = write_run(tmp_path / "race", noted=noted)
+    first = "3 recipes (linear, unbiased, network); scores after 5,000 steps: unbiased 3.0, linear 2.0, network nan; "
+    assert _told(run, capsys)["race"] == f"{first}unbiased leads"
+    last = {"at_timesteps": 9000, "kept": 1, "scores": {"1": 4.0, "2": 3.5}, "recipes": {"1": "linear", "2": "unbiased"}}
+    earlier = tomllib.loads((run / "config.toml").read_text())
+    resumed = {"env": "CartPole-v1", "seed": 0, "given": {}, "at_timesteps": 6000, "rungs": [last], "recipe": "linear"}
+    (run / "config.toml").write_text(
+        tomli_w.dumps({"run": resumed, "settings": earlier["settings"], "versions": {}, "earlier": [earlier]})
+    )
+    assert _told(run, capsys)["race"] == f"{first}scores after 9,000 steps: linear 4.0, unbiased 3.5; linear has won"
+    assert main(["info", str(run), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["race"]
+    assert told["recipes"] == noted["racing"]
+    assert [rung["scores"] for rung in told["rungs"]] == [[3.0, 2.0, "nan"], [4.0, 3.5]]
+    assert (told["winner"], told["leader"]) == ("linear", "linear")
 
 
 def test_a_policy_in_python_is_told_without_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from processes import environment
 
@@ -100,6 +101,34 @@ def test_reported_seeds_decide_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert set(seeds[first:]) == set(fresh), "nothing is trained after them"
     assert set(seeds[:first]) == set(range(20, 26)), "two for candidates, four for the play-off"
     assert tuned.worst == min(tuned.fresh.scores) <= tuned.score
+
+
+def short_pendulum() -> Any:
+    """An environment without a preset: recipes race."""
+    return gymnasium.make("Pendulum-v1", max_episode_steps=20)
+
+
+def test_a_search_is_compared_with_what_the_user_would_have_without_it(tmp_path: Path, capsys: Any) -> None:
+    """With the race of recipes, within the same budget, if there is no preset."""
+    budget = {"total_timesteps": 8000, "n_workers": 0}
+    with FastES(short_pendulum, seed=0, **budget) as model:
+        assert len(model.learn().selection.last_rung.recipes) > 1, "the budget is large enough for a race"
+    arguments = {**SMALL, **budget, "n_seeds": 1, "n_trials": 1, "verbose": 1, "study": tmp_path / "own.journal"}
+    tuned = FastES.tune(short_pendulum, **arguments)
+    assert tuned.usual.name == "auto"
+    for seed, score in zip(tuned.usual.seeds, tuned.usual.scores, strict=True):
+        with FastES(short_pendulum, seed=seed, **budget) as model:
+            assert model.learn().evaluate(20, first_seed=2**30 + 2 * 10**6).mean == score
+    assert tuned.fresh.scores != tuned.usual.scores
+    assert re.search(r"\n  auto +median ", capsys.readouterr().out)
+    assert "; auto: median " in tomllib.loads((tmp_path / "own.toml").read_text())["short_pendulum"]["source"]
+
+
+def test_a_race_that_the_users_settings_leave_one_recipe_of_is_that_recipe() -> None:
+    kept = {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 2}, "population_size": 4, "sigma": 0.1}
+    kept |= {"learning_rate": 0.1, "optimizer": "adam", "momentum": 0.9, "shaping": "centered_ranks", "top_fraction": 1.0}
+    kept |= {"obs_clip": 5.0, "episode_cap": "none", "episode_cap_start": 9}
+    assert FastES.tune(short_pendulum, **{**SMALL, "n_trials": 1, **kept}).usual.name == "memory"
 
 
 def test_fixed_settings_are_kept_in_all_candidates(tmp_path: Path) -> None:
@@ -212,6 +241,50 @@ def test_results_depend_on_the_seed_alone(tmp_path: Path) -> None:
 
 def test_no_batch_begins_that_the_time_does_not_allow(tmp_path: Path) -> None:
     assert tune(tmp_path, 100, max_minutes=1e-6).trials == 4, "one batch always"
+
+
+class Clock:
+    """A clock on which each training takes a second, and nothing else any time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.trained: list[int] = []  # number of trainings in each stage
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def train(self, candidates: Any, _: int, __: int, ___: int, rungs: Any, judge: Any = None) -> None:
+        for candidate in candidates:
+            for model in candidate.models:
+                model.close()
+            candidate.returns += [[float(candidate.number)] * len(candidate.models)] * len(rungs)
+        self.trained.append(sum(len(candidate.models) for candidate in candidates))
+        self.now += self.trained[-1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "played_off", "said", "chosen_on"),
+    [
+        (8 + 16 + 10, 16, "play-off of trials 3, 2, 1, 0 with new seeds", "seeds 0 to 5"),
+        (8 + 15 + 10, 12, "there is time for a play-off of 3 of them", "seeds 0 to 5"),
+        (8 + 7 + 10, 0, "there is no time for a play-off", "seeds 0 to 1"),
+        (8 + 9.5, 0, "this goes beyond the budget: it takes about 10 s, and 9.5 s are left", "seeds 0 to 1"),
+    ],
+)
+def test_the_last_stages_fit_in_the_budget(
+    seconds: float, played_off: int, said: str, chosen_on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Four candidates with two seeds each, four seeds for each of a play-off, and five each for the report's two."""
+    clock = Clock()
+    monkeypatch.setattr("fastes.tuning.tune.time", clock)
+    monkeypatch.setattr("fastes.tuning.tune.train_candidates", clock.train)
+    tuned = tune(tmp_path, 4, max_minutes=seconds / 60, verbose=1)
+    assert clock.trained == [8, *([played_off] if played_off else []), 10]
+    printed = capsys.readouterr().out
+    assert said in printed
+    assert ("beyond the budget" in printed) == (clock.now > seconds)
+    (table,) = tomllib.loads(tuned.preset.read_text(encoding="utf-8")).values()
+    assert f"; chosen on {chosen_on}, 300 steps each; " in table["source"]
 
 
 def test_without_a_study_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
