@@ -10,7 +10,7 @@ cimport cython
 cimport numpy as cnp
 from cpython.exc cimport PyErr_CheckSignals
 from fastes_core cimport *
-from libc.math cimport NAN
+from libc.math cimport NAN, isfinite
 from libc.stdint cimport int32_t, int64_t, intptr_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 from mujoco_tasks cimport *

@@ -123,10 +123,9 @@ cdef class NativeInstance:
     """
     cdef const fastes_env *env
     cdef fastes_episode e
-    cdef GuardedMemory state_memory, observation_memory, infos_memory
+    cdef GuardedMemory state_memory, observation_memory, action_memory, infos_memory, picture_memory
     cdef void *state
     cdef double[::1] infos
-    cdef uint8_t[::1] action_memory
     cdef readonly object name, observation, observation_space, action_space, info_names, picture
     cdef readonly int64_t max_episode_steps
     cdef int64_t action_size  # numbers of an action
@@ -171,17 +170,19 @@ cdef class NativeInstance:
         self.infos_memory = GuardedMemory(8 * len(self.info_names))
         self.infos = self.infos_memory.inside.view(np.float64)
         self.picture = (env.height, env.width) if env.render != NULL else None
+        if env.render != NULL and min(self.picture) < 1:
+            raise ValueError(f"{name} has render and a picture of height {env.height} and width {env.width}: expected 1 or more of both")
         self.state_memory = GuardedMemory(env.state_size)
         self.state = self.state_memory.start
         shape, dtype = self.observation_space["shape"], np.dtype(self.observation_space["dtype"])
         self.observation_memory = GuardedMemory(math.prod(shape) * dtype.itemsize)
         self.observation = self.observation_memory.inside.view(dtype).reshape(shape)
         self.action_size = max(math.prod(self.action_space["shape"]), 1)
-        self.action_memory = np.zeros(8 * self.action_size, dtype=np.uint8)
+        self.action_memory = GuardedMemory(self.action_size * np.dtype(self.action_space["dtype"]).itemsize)
         memset(&self.e, 0, sizeof(fastes_episode))
         self.e.env, self.e.state = env, self.state
         self.e.observation = cnp.PyArray_DATA(<cnp.ndarray>self.observation)
-        self.e.action = &self.action_memory[0]
+        self.e.action = self.action_memory.start
         self.wrap(UNWRAPPED)
         self.make(dict(options))
 
@@ -254,7 +255,7 @@ cdef class NativeInstance:
             self.env.close(self.state)
 
     cpdef int check_bounds(self, bint far=False) except -1:
-        """Raise RuntimeError if it has written past an end of its state, its observation or its infos.
+        """Raise RuntimeError if it has written past an end of its state, its observation, its action or its infos.
 
         far: Look up to 64 KiB away, which takes some 10 us, and not only 256 bytes.
         """
@@ -269,6 +270,12 @@ cdef class NativeInstance:
                 f"{self.name} wrote {passed} of its observation, which has shape {self.observation.shape} of {self.observation.dtype}, "
                 f"{self.observation.nbytes} bytes: give the observation space the shape and dtype that reset and step write, or look "
                 "for an index that is out of range"
+            )
+        if passed := self.action_memory.passed(far):
+            shape, dtype = self.action_space["shape"], self.action_space["dtype"]
+            raise RuntimeError(
+                f"{self.name} wrote {passed} of its action, which has shape {shape} of {dtype}, "
+                f"{self.action_memory.inside.size} bytes: step may only read it"
             )
         if passed := self.infos_memory.passed(far):
             raise RuntimeError(
@@ -332,12 +339,21 @@ cdef class NativeInstance:
         return self.infos[place] if self.infos[place] != self.infos[place] else self.infos[place] != 0.0
 
     def render(self):
-        """Return a picture, uint8 (height, width, 3)."""
+        """Return a picture, uint8 (height, width, 3). RuntimeError if it has written past an end of it."""
+        cdef str passed
         self.check_free()
-        pixels = np.zeros((*self.picture, 3), dtype=np.uint8)
-        cdef uint8_t[::1] flat = pixels.reshape(-1)
-        self.env.render(self.state, &flat[0])
-        return pixels
+        height, width = self.picture
+        size = 3 * height * width
+        if self.picture_memory is None:
+            self.picture_memory = GuardedMemory(size)
+        self.picture_memory.inside[:] = 0
+        self.env.render(self.state, self.picture_memory.start)
+        if passed := self.picture_memory.passed(True):
+            raise RuntimeError(
+                f"{self.name} wrote {passed} of its picture, which has {height} x {width} x 3 = {size} bytes: give height and width the "
+                "numbers that render draws, or look for an index that is out of range"
+            )
+        return self.picture_memory.inside.reshape(height, width, 3).copy()
 
     def reads(self, Actor actor not None):
         """Whether an actor's observations and actions are this environment's as they lie in memory."""
@@ -498,6 +514,13 @@ cdef class NativeJobs:
             self.masks[job] = 0
 
 
+cdef bint holds(str dtype, double bound):
+    """Whether a dtype has a bound, or, if it is a float, one that is as large."""
+    if dtype == "uint8":
+        return 0 <= bound <= 255 and bound == <int>bound
+    return dtype != "float32" or not isfinite(bound) or isfinite(<float>bound)
+
+
 cdef described_space(const fastes_space *space, str what):
     """A space as a dict. ValueError if it is none."""
     if space.choices < 0 or not 0 <= space.num_dims <= FASTES_MAX_DIMS or space.dtype not in NATIVE_DTYPES:
@@ -515,6 +538,11 @@ cdef described_space(const fastes_space *space, str what):
             low[i] = space.lows[<size_t>i]
         if space.highs != NULL:
             high[i] = space.highs[<size_t>i]
+        if not low[i] <= high[i]:
+            raise ValueError(f"{what} has the bounds {low[i]} and {high[i]} at place {i}: expected the smaller first")
+        if not (holds(dtype, low[i]) and holds(dtype, high[i])):
+            numbers = "numbers from 0 to 255, as uint8 has them" if dtype == "uint8" else f"numbers of {dtype}, or infinite ones for none"
+            raise ValueError(f"{what} has the bounds {low[i]} and {high[i]} at place {i}: expected {numbers}")
     return {"dtype": dtype, "shape": shape, "low": low.reshape(shape), "high": high.reshape(shape), "choices": 0}
 
 

@@ -136,6 +136,47 @@ FASTES_ENV(WiderInfo) = WIDER(sizeof(walk), 2, one_name, step);
 FASTES_ENV(Before) = WIDER(sizeof(walk), 2, info_names, step_before);
 FASTES_ENV(Far) = WIDER(sizeof(walk), 2, info_names, step_far);
 
+static int step_action(void *state, const void *action, void *observation, double *reward, uint8_t *terminated, uint8_t *truncated) {
+    volatile int64_t behind = 1;
+    ((float *)action)[behind] = 7;
+    return step(state, action, observation, reward, terminated, truncated);
+}
+
+FASTES_ENV(WiderAction) = WIDER(sizeof(walk), 2, info_names, step_action);
+
+static void render_wider(void *state, uint8_t *pixels) {
+    (void)state;
+    memset(pixels, 255, 8 * 12 * 3 + 4096);
+}
+
+#define DRAWN(rows, columns)                                                                                                  \
+    {.version = FASTES_ENV_VERSION, .state_size = sizeof(walk), .make = make, .reset = reset, .step = step,                   \
+     .observation = FASTES_BOX(FASTES_FLOAT64, 2, -INFINITY, INFINITY), .action = FASTES_BOX(FASTES_FLOAT32, 1, -1, 1),       \
+     .max_episode_steps = 50, .height = rows, .width = columns, .render = render_wider}
+
+FASTES_ENV(WiderPicture) = DRAWN(8, 12);
+FASTES_ENV(NoPicture) = DRAWN(0, 12);
+
+/* Bounds that are none. */
+#define BOUNDED(type, low, high)                                                                                              \
+    {.version = FASTES_ENV_VERSION, .state_size = sizeof(walk), .make = make, .reset = reset, .step = step,                   \
+     .observation = FASTES_BOX(type, 16, low, high), .action = FASTES_BOX(FASTES_FLOAT32, 1, -1, 1)}
+
+FASTES_ENV(EndlessBytes) = BOUNDED(FASTES_UINT8, -INFINITY, INFINITY);
+FASTES_ENV(LargeFloats) = BOUNDED(FASTES_FLOAT32, 0, 1e300);
+FASTES_ENV(Swapped) = BOUNDED(FASTES_FLOAT64, 1, -1);
+
+/* Its steps pay less from the 91st on: what it keeps is outside of `state`. */
+static int step_tired(void *state, const void *action, void *observation, double *reward, uint8_t *terminated, uint8_t *truncated) {
+    static int64_t taken;
+    int failure = step(state, action, observation, reward, terminated, truncated);
+    *reward = ++taken > 90 ? 0.5 : 1.0;
+    *terminated = ((walk *)state)->steps == 20;
+    return failure;
+}
+
+FASTES_ENV(Tired) = WIDER(sizeof(walk), 2, info_names, step_tired);
+
 /* A picture whose brightest column says what to do. */
 typedef struct { fastes_random *random; int32_t bright, steps; } picture;
 
