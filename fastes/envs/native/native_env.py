@@ -10,12 +10,15 @@ from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.error import ResetNeeded
 
 from fastes import _core
 
 _ENDINGS, _SOURCES = (".so", ".dylib"), (".c", ".cc", ".cpp")
+_FIRST_ADDRESS = 65536  # operating systems leave the memory before it empty
 _HEADER = Path(__file__).resolve().parents[2] / "include"
 
 
@@ -62,7 +65,8 @@ def native_id(place: str) -> str:
 class NativeEnv(gymnasium.Env[Any, Any]):
     """An environment in C (fastes_env.h) as Gymnasium knows environments.
 
-    A training plays it without Python. Loading a library runs its code.
+    A training plays it without Python. Loading a library runs its code. `step` raises ResetNeeded before the first reset and
+    after the end of an episode, and TypeError for a choice that is no whole number.
 
     Attributes:
         instance: Its memory.
@@ -87,6 +91,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
         library, address = _find(os.path.expanduser(path), name)
         self._begin(_core.NativeInstance(address, name, options, library), render_mode)
         self.spec = native_spec(place, options)
+        self.spec.max_episode_steps = self.max_episode_steps or None
 
     @classmethod
     def from_functions(
@@ -128,21 +133,36 @@ class NativeEnv(gymnasium.Env[Any, Any]):
             has = self.metadata["render_modes"] or "no pictures"
             raise ValueError(f"render_mode = {render_mode!r}: {instance.name} has {has}")
         self.render_mode = render_mode
-        self._steps = 0
+        self._steps, self._is_running = 0, False
+        self._dtype = np.dtype(self.action_space.dtype)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed, options=options)
         self._steps = 0
         self.instance.reset(int(self.np_random.integers(2**32)) if seed is None else seed)
+        self._is_running = True
         return self._seen(far=True)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        taken = np.ascontiguousarray(action, dtype=self.action_space.dtype)
+        if not self._is_running:
+            when = "after its episode has ended" if self._steps else "before reset"
+            raise ResetNeeded(f"{self.instance.name}: step was called {when}: call reset")
+        taken = np.asarray(action)
+        if taken.dtype != self._dtype or not taken.flags.c_contiguous:
+            taken = self._converted(taken)
         reward, terminated, truncated = self.instance.step(taken)
         self._steps += 1
         truncated = truncated or self._steps == self.max_episode_steps
+        self._is_running = not (terminated or truncated)
         observation, info = self._seen(far=terminated or truncated)
         return observation, reward, terminated, truncated, info
+
+    def _converted(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return an action as the core takes it. TypeError if it is a choice and no whole number."""
+        if isinstance(self.action_space, spaces.Discrete) and action.dtype.kind not in "iub":
+            expected = f"a whole number from 0 to {self.action_space.n - 1}"
+            raise TypeError(f"{self.instance.name}: the action is {action.tolist()!r:.100}: expected {expected}")
+        return np.ascontiguousarray(action, dtype=self._dtype)
 
     def _seen(self, far: bool) -> tuple[Any, dict[str, Any]]:
         """Return the last observation and info. far: of `check_bounds`."""
@@ -202,7 +222,9 @@ def _as_dict(space: Any) -> dict[str, Any]:
 
 def _address(function: Any) -> int:
     """Return the address of a function in C."""
-    if isinstance(function, int):
+    if isinstance(function, int) and not isinstance(function, bool):
+        if function < _FIRST_ADDRESS:
+            raise ValueError(f"{function} is no function's address: expected one from {_FIRST_ADDRESS} on")
         return function
     if isinstance(address := getattr(function, "address", None), int):  # numba's
         return address
