@@ -31,10 +31,10 @@ from fastes.reports.task_in_words import (
     space_in_words,
 )
 from fastes.rollout.episode import EpisodeSettings
-from fastes.rollout.native_episodes import Compared, difference_in_words
+from fastes.rollout.native_episodes import Compared, difference_in_loop, difference_in_words
 from fastes.rollout.random_episodes import RandomEpisodes, Repeated, play_random, play_twice
 from fastes.rollout.random_state import global_random_kept
-from fastes.rollout.whereabouts import AGAIN, AT_RANDOM, CLOSED, GYMNASIUM, POLICIES, Whereabouts
+from fastes.rollout.whereabouts import AGAIN, AT_RANDOM, CLOSED, GYMNASIUM, IN_C, PICTURE, POLICIES, Whereabouts
 from fastes.setting_fields import checked_number
 from fastes.system.limits import available_cpus
 from fastes.training.evaluation import Evaluation
@@ -44,6 +44,7 @@ _GRIDS = ((8, 5), (4, 3), (2, 2))  # random policies, and episodes of each: the 
 _FEW = 5  # random episodes, from which little can be said
 _NOISY = 3.0  # times that returns of one policy may differ more than those of several
 _COMPARED = 5  # episodes that an environment in Python and its twin in C play
+_COMPARED_STEPS = 1000  # of an episode that C and Python play in turn
 _FIRST_SEED = 1000  # of the environment
 _FIND = "find the division, root or logarithm"
 _TIMED = 0.2  # seconds of steps, at least, that a speed is measured over
@@ -326,7 +327,8 @@ def _played(
 ) -> tuple[EnvCheck, list[Finding]]:
     """Return the check with what could be played, and the faults that ended it or that Gymnasium finds."""
     seeds = range(_FIRST_SEED, _FIRST_SEED + episodes)
-    env = whereabouts.around(source())
+    bare = source()
+    env = whereabouts.around(bare)
     try:
         whereabouts.enter(AT_RANDOM)
         played = play_random(env, seeds, limit, seconds)
@@ -336,6 +338,7 @@ def _played(
             check = check._replace(repeated=play_twice(env, _FIRST_SEED, limit))
         whereabouts.enter(GYMNASIUM)
         faults = [*_differences_in_c(env, seeds[:_COMPARED], limit, seconds), *_said_by_gymnasium(env)]
+        faults += _about_own_c(bare, model, check.repeated, seeds[:_COMPARED], limit, whereabouts)
     except Exception as error:  # an environment may raise anything
         return check, [Finding(ERROR, f"an episode of random actions raised {_said(error)}")]
     finally:
@@ -358,6 +361,31 @@ def _differences_in_c(env: Any, seeds: range, limit: int, seconds: float) -> Ite
         play_random(both, seeds, limit, seconds)
         if both.difference:
             yield Finding(WARNING, difference_in_words(getattr(env.spec, "id", str(env)), both.difference))
+
+
+def _about_own_c(
+    env: Any, model: FastES, repeated: Repeated | None, seeds: range, limit: int, whereabouts: Whereabouts
+) -> Iterator[Finding]:
+    """Yield what is wrong with a user's environment in C: what a training plays is not what Python steps, or its picture."""
+    found = twin_of(env)
+    if not isinstance(found, Twin) or not found.is_same:
+        return
+    whereabouts.enter(IN_C)
+    actor = model.policy_spec.make_actor()
+    is_same_again = repeated is None or (repeated.start and repeated.steps)  # if not, that is the finding
+    if is_same_again and not model.policy_spec.needs_reference and found.instance.reads(actor):
+        differences = (difference_in_loop(env, found, actor, seed, min(limit, _COMPARED_STEPS)) for seed in seeds)
+        if difference := next(filter(None, differences), ""):
+            yield Finding(
+                WARNING,
+                f"{difference}: see whether it keeps anything outside of `state`, or a pointer to a buffer of an earlier call",
+            )
+    whereabouts.enter(PICTURE)
+    if found.instance.picture is not None:
+        try:
+            found.instance.render()
+        except RuntimeError as error:
+            yield Finding(ERROR, str(error))
 
 
 def _play_policies(model: FastES, played: RandomEpisodes, limit: int, seconds: float) -> PolicyEpisodes:

@@ -66,15 +66,55 @@ class Compared(gymnasium.Wrapper[Any, Any, Any, Any]):
         return returned
 
     def _compare(self, pairs: dict[str, tuple[Any, Any]], where: str) -> None:
-        for name, (theirs, ours) in pairs.items():
-            one, other = np.asarray(theirs), np.asarray(ours)
-            if self.difference or (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes()):
-                continue
-            at = ""
-            if one.shape == other.shape and one.ndim and (one != other).any():
-                index = int(np.flatnonzero((one != other).reshape(-1))[0])
-                one, other, at = one.reshape(-1)[index], other.reshape(-1)[index], f"[{index}]"
-            self.difference = f"{name}{at} {where} is {other.tolist()!r} in C and {one.tolist()!r} in Python"
+        self.difference = self.difference or _first_difference(pairs, where, "in C", "in Python")
+
+
+def difference_in_loop(env: Any, twin: Twin, actor: _core.Actor, seed: int, max_steps: int) -> str:
+    """Return the first number in which an episode that runs in C differs from the same one that Python steps; "" for none.
+
+    Args:
+        env: An environment in C, in wrappers.
+        twin: Its own.
+        actor: One that the twin reads; its actions are drawn from the seed.
+        seed: The episode's.
+        max_steps: Steps that are compared.
+    """
+    actor.begin_episode(seed, 1.0, True)
+    twin.begin(seed)
+    kept, is_over = [(twin.instance.observation.copy(), 0.0, False, dict[str, float]())], False
+    while not is_over and len(kept) <= max_steps:
+        total, _, is_cut = twin.instance.play(actor, len(kept), twin.wrappers)
+        is_over = not is_cut
+        kept.append((twin.instance.observation.copy(), total, is_over, twin.instance.info()))
+    actor.begin_episode(seed, 1.0, True)
+    returned: tuple[Any, ...] = (env.reset(seed=seed)[0], 0.0, False, {})
+    total = 0.0
+    for step, (observation, sum_of_rewards, over, info) in enumerate(kept):
+        if step:
+            seen, reward, terminated, truncated, infos = env.step(actor.act(returned[0]))
+            total += reward
+            returned = seen, total, terminated or truncated, infos
+        pairs = {"observation": (returned[0], observation), "the sum of rewards": (returned[1], sum_of_rewards)}
+        pairs |= {"whether it is over": (returned[2], over)}
+        pairs |= {f"info[{name!r}]": (returned[3][name], value) for name, value in info.items()}
+        where = f"after {f'step {step}' if step else 'the reset'} of the episode with seed {seed}"
+        if difference := _first_difference(pairs, where, "if the episode runs in C", "if Python steps it"):
+            return difference
+    return ""
+
+
+def _first_difference(pairs: dict[str, tuple[Any, Any]], where: str, ours: str, theirs: str) -> str:
+    """Return the first of some numbers that differ, in words; "" if none do. pairs: theirs and ours, by their names."""
+    for name, (first, second) in pairs.items():
+        one, other = np.asarray(first), np.asarray(second)
+        if (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes()):
+            continue
+        at = ""
+        if one.shape == other.shape and one.ndim and (one != other).any():
+            index = int(np.flatnonzero((one != other).reshape(-1))[0])
+            one, other, at = one.reshape(-1)[index], other.reshape(-1)[index], f"[{index}]"
+        return f"{name}{at} {where} is {other.tolist()!r} {ours} and {one.tolist()!r} {theirs}"
+    return ""
 
 
 def difference_in_words(name: str, difference: str) -> str:

@@ -9,12 +9,14 @@ import gymnasium
 import numpy as np
 
 _COUNT = 4  # the stage, the episode in it, the step in that, and the episode's seed
-MADE, AT_RANDOM, AGAIN, GYMNASIUM, POLICIES, CLOSED, OVER = range(7)
+MADE, AT_RANDOM, AGAIN, GYMNASIUM, IN_C, PICTURE, POLICIES, CLOSED, OVER = range(9)
 _IN_WORDS = {
     MADE: "while it was made",
     AT_RANDOM: "of random actions",
     AGAIN: "that plays the same actions again",
     GYMNASIUM: "of Gymnasium's check_env",
+    IN_C: "in an episode that C and Python play in turn",
+    PICTURE: "while it drew a picture",
     POLICIES: "in an episode of a random policy",
     CLOSED: "while it was closed",
     OVER: "after the check",

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -18,12 +19,14 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from native_library import HERE, compiled, needs_compiler
 from natively import SETTINGS
 from training import Result, assert_same_records, theta_of, train
 
 from fastes import FastES, FastESError, NativeEnv, WorkerError, WorkerTimeout, get_include
+from fastes import check_env as check_env_of
 from fastes.cli.main import main
 from fastes.envs.native import native_env
 
@@ -275,6 +278,10 @@ def test_functions_by_address(library: str) -> None:
         ("{}:Whole", ValueError, "float64, float32 or uint8"),
         ("{}:NamesAlone", ValueError, "has info_names and no info: set"),
         ("{}:InfoAlone", ValueError, "has info and no info_names: set"),
+        ("{}:NoPicture", ValueError, "render and a picture of height 0 and width 12: expected 1 or more of both"),
+        ("{}:EndlessBytes", ValueError, r"observation has the bounds -inf and inf at place 0: expected .* from 0 to 255"),
+        ("{}:LargeFloats", ValueError, r"observation has the bounds 0.0 and 1e\+300 at place 0: expected .* float32"),
+        ("{}:Swapped", ValueError, "observation has the bounds 1.0 and -1.0 at place 0: expected the smaller first"),
         ("{}.so:Walk", FileNotFoundError, "there is no library"),
         ("{}:not a name", ValueError, "PATH.so:NAME"),
     ],
@@ -291,6 +298,7 @@ def test_what_cannot_be_used_is_an_error_in_words(library: str, place: str, erro
         ("WiderObservation", r"past the end of its observation, which has shape \(1,\) of float64, 8 bytes: give"),
         ("WiderInfo", "past the end of the values of its info, of which there are 1: name"),
         ("Before", "before the start of its observation"),
+        ("WiderAction", r"past the end of its action, which has shape \(1,\) of float32, 4 bytes: step may only read it"),
     ],
 )
 def test_writing_past_its_memory_is_told(library: str, name: str, words: str) -> None:
@@ -317,6 +325,80 @@ def test_writing_far_past_its_memory_is_told_by_a_check(library: str, capfd: pyt
         _ = env.reset(seed=0), [env.step(np.zeros(1, np.float32)) for _ in range(50)]
     assert main(["check-env", f"{library}:Far", "--episodes", "2", "--seconds", "1"]) == 1
     assert words in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "WiderPicture",
+            "WiderPicture wrote past the end of its picture, which has 8 x 12 x 3 = 288 bytes: give height and width",
+        ),
+        ("WiderAction", "WiderAction wrote past the end of its action"),
+    ],
+)
+def test_a_check_draws_a_picture_and_has_one_report(
+    library: str, capfd: pytest.CaptureFixture[str], name: str, words: str
+) -> None:
+    assert main(["check-env", f"{library}:{name}", "--episodes", "2", "--seconds", "1"]) == 1
+    said = capfd.readouterr().out
+    assert said.count(words) == 1
+    assert "training can work" not in said
+
+
+def test_a_picture_is_drawn_on_zeros(walk: str, library: str) -> None:
+    with NativeEnv(walk, render_mode="rgb_array") as env:
+        env.reset(seed=0)
+        first = env.render()
+        first[:] = 3
+        assert set(env.render().ravel()) == {128}
+    with (
+        NativeEnv(f"{library}:WiderPicture", render_mode="rgb_array") as env,
+        pytest.raises(RuntimeError, match="of its picture"),
+    ):
+        _ = env.reset(seed=0), env.render()
+
+
+def test_a_check_compares_episodes_in_c_with_steps_from_python(library: str, walk: str) -> None:
+    found = [finding.text for finding in check_env_of(f"{library}:Tired", episodes=2).findings]
+    assert any(
+        re.search(r"sum of rewards after step \d+ of the episode with seed 1000 is .* if the episode runs in C and ", text)
+        for text in found
+    ), found
+    assert not any("if the episode runs in C" in finding.text for finding in check_env_of(walk, episodes=2).findings)
+
+
+def test_steps_before_a_reset_and_after_the_end_are_errors(library: str) -> None:
+    act = np.zeros(1, np.float32)
+    with NativeEnv(f"{library}:Short") as env:
+        with pytest.raises(ResetNeeded, match="before reset"):
+            env.step(act)
+        env.reset(seed=0)
+        for _ in range(7):
+            env.step(act)
+        with pytest.raises(ResetNeeded, match="after its episode has ended"):
+            env.step(act)
+        env.reset(seed=0)
+        env.step(act)
+
+
+def test_actions_of_another_kind_are_errors(tmp_path: Path) -> None:
+    with NativeEnv(f"{compiled(CARTPOLE, tmp_path)}:CartPole") as env:
+        env.reset(seed=0)
+        for action in (0.7, np.float32(1.0), None):
+            with pytest.raises(TypeError, match="expected a whole number from 0 to 1"):
+                env.step(action)
+        for action in (1, True, np.int32(1), np.array(1)):
+            env.step(action)
+        assert env.spec is not None
+        assert env.spec.max_episode_steps == 500
+
+
+def test_addresses_that_are_none_are_errors() -> None:
+    box = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    for wrong in (True, 12345, -1):
+        with pytest.raises((TypeError, ValueError), match="address"):
+            NativeEnv.from_functions(wrong, wrong, box, box)
 
 
 def test_a_file_keeps_the_options_and_not_the_library(walk: str, tmp_path: Path) -> None:
