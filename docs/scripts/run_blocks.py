@@ -41,7 +41,7 @@ _OF_THE_MACHINE = re.compile(
 _ALIKE = 0.2  # of a number: other processors and versions of libraries give other ones
 _NEEDS = re.compile(r"<!-- needs: ([\w. ]+) -->")
 _NOT_RUN = "<!-- not run:"
-_FILE = re.compile(r"<!-- file: (\w+\.(?:py|c)) -->")
+_FILE = re.compile(r"<!-- file: (\w+\.(?:pyx?|c)) -->")
 # `fastes train` with a budget that is short, whatever the page says, longer where a run goes on; other commands as they are
 _SHORT_COMMAND = """#!{python}
 import sys

@@ -37,7 +37,7 @@ _MOST = 8  # places, ranges, distances, and numbers of a point: C has room for a
 
 
 class MujocoTask(MujocoEnv, EzPickle):
-    """A task on a MuJoCo model of your own, with the terms that Gymnasium's robots (v5) have. It steps in C.
+    """A task on a MuJoCo model of your own, with terms that several of Gymnasium's robots (v5) share. It steps in C.
 
     A place is a text: `qpos`, `qvel`, `sensordata`, `body:NAME` and `site:NAME` (positions, three numbers), `sensor:NAME`; or
     some of its numbers, as `qpos[2]`, `qvel[:3]` or `body:torso[0]`.
@@ -46,6 +46,11 @@ class MujocoTask(MujocoEnv, EzPickle):
 
         forward_reward_weight * (rate of change of `moves`) + (healthy_reward if healthy)
             - ctrl_cost_weight * sum(action^2) - sum of weight * |from - to| over `distances`.
+
+    Gymnasium's robots have more: costs of contact (Ant, Humanoid, HumanoidStandup), the penalties of InvertedDoublePendulum,
+    and the speed of the centre of mass (Humanoid). They observe cinert, cvel, qfrc_actuator, qfrc_constraint and cfrc_ext,
+    sines and cosines of angles, and differences of places. Some begin with normal numbers, or draw a goal. For these write a
+    class of your own, which steps in Python.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["human", "rgb_array", "depth_array", "rgbd_tuple"]}  # noqa: RUF012

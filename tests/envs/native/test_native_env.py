@@ -209,6 +209,21 @@ def test_functions_of_numba(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         assert {length for _, length in model.last_episodes} == {7}
 
 
+def test_functions_of_cython(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The page's own example."""
+    pytest.importorskip("Cython")
+    text = (CARTPOLE.parents[2] / "docs" / "guide" / "native.md").read_text(encoding="utf-8")
+    code = text.partition("<!-- file: thirds.pyx -->\n```cython\n")[2].partition("```")[0]
+    (tmp_path / "thirds.pyx").write_text(code, encoding="utf-8")
+    build = [sys.executable, "-m", "Cython.Build.Cythonize", "-i", "thirds.pyx"]
+    subprocess.run(build, cwd=tmp_path, check=True, timeout=300, capture_output=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    make_thirds = importlib.import_module("thirds").make_thirds
+    with FastES(make_thirds, n_workers=1, native="on", **SETTINGS) as model:
+        model.learn(200)
+        assert {length for _, length in model.last_episodes} == {5}
+
+
 def test_successes_are_told(walk: str) -> None:
     found = []
     for env in (walk, lambda: InPython(NativeEnv(walk))):
