@@ -16,13 +16,14 @@ from benchmarks.speed.kernel_checks import check_kernels, kernels_of
 from benchmarks.speed.noise_sum import time_noise_sum
 from benchmarks.speed.policy_steps import POLICIES, core_step, steps
 from benchmarks.speed.timing import interleaved_seconds, median_ratio, repeated
-from benchmarks.tables import below_aim, markdown_table
+from benchmarks.tables import against_aim, below_aim, markdown_table
 from fastes import _core
 from fastes.es.noise_table import NoiseTable, Windows, window_size
 from fastes.es.perturbations import Perturbations, write_candidate
 
 Float32 = npt.NDArray[np.float32]
 
+PERTURB_AIM = 0.9
 SHARES = (1.0, 0.5, 0.1, 0.01)
 
 
@@ -73,6 +74,26 @@ def time_perturb(size: int, repeats: int) -> str:
         repeats,
     )
     return f"### Mirrored reconstruction of {size:,} parameters\n\n" + _against_last(seconds, calls, "us a candidate", 1e6)
+
+
+def time_perturb_from_memory(size: int, repeats: int) -> str:
+    """The kernel on arrays that no cache holds, over the bandwidth of a copy of the same ones: both read and write."""
+    rng = np.random.default_rng(0)
+    theta, noise = (rng.standard_normal(size, dtype=np.float32) for _ in range(2))
+    out = np.empty_like(theta)
+    volumes = {"perturb": 12e-9 * size, "a copy of theta": 8e-9 * size}  # GB, two arrays read or one, and one written
+    seconds = interleaved_seconds(
+        {"perturb": lambda: _core.perturb(out, theta, noise, 0, 0.02), "a copy of theta": lambda: np.copyto(out, theta)},
+        repeats,
+    )
+    rates = {name: [volumes[name] / time for time in times] for name, times in seconds.items()}
+    share = median_ratio(rates["perturb"], rates["a copy of theta"])
+    rows = [
+        (name, f"{1e3 * statistics.median(seconds[name]):.1f}", f"{statistics.median(rates[name]):.1f}", aim)
+        for name, aim in (("perturb", f"{share:.2f}, {against_aim(share, PERTURB_AIM)}"), ("a copy of theta", ""))
+    ]
+    header = ("what", "ms", "GB/s", "share of the copy's bandwidth")
+    return f"### Perturbation of {size:,} parameters, from memory\n\n" + markdown_table(header, rows)
 
 
 def perturbations_of(share: float, theta: Float32, table: NoiseTable, pairs: int) -> Perturbations:
@@ -212,6 +233,7 @@ def main() -> None:
         lambda: time_fill(sizes),
         lambda: time_perturb(5_702, sizes.repeats),
         lambda: time_perturb(sizes.num_params, sizes.repeats),
+        lambda: time_perturb_from_memory(sizes.table // 8, sizes.repeats),
         lambda: time_shares(sizes),
         lambda: time_act(sizes),
         lambda: time_all_ranks(sizes),

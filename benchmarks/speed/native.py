@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from importlib import import_module
 from importlib.util import find_spec
@@ -23,7 +23,7 @@ from benchmarks.speed.bare_loops import candidates_of, record
 from benchmarks.speed.throughput import StopAfter
 from benchmarks.tables import against_aim, markdown_table, median_and_range
 from fastes import FastES, get_include
-from fastes.envs.native.mujoco import clock
+from fastes.envs.native.mujoco import clock, library
 from fastes.settings.preset_loader import preset_for
 
 # environment -> share of MuJoCo's own speed that training is meant to reach
@@ -41,7 +41,7 @@ BARE, BARE_AIM = "bare", 0.8  # CartPole over a bare loop of its equations
 ENVPOOL = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5")
 _ENVPOOL_SIZES = (1, 8, 64, 256)  # environments side by side, of which the fastest counts
 _GENERATIONS = 20  # whose parameters have to be the same
-_CODE = Path(__file__).with_name("bare_cartpole.c")
+_STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 
 
 def model_on(env: str, native: str) -> FastES:
@@ -86,33 +86,62 @@ def compare(env: str, seconds: float, repeats: int) -> list[str]:
     return table_row(env, pairs, AIMS[env])
 
 
-class Physics:
-    """Episodes of a model's candidates as MuJoCo replays them in C: the same controls from the same states, nothing else.
+def compiled(name: str, folder: str) -> str:
+    """Compile a C file of this folder; return the library's path."""
+    target = str(Path(folder) / f"{name}.so")
+    source = str(Path(__file__).with_name(f"{name}.c"))
+    subprocess.run(
+        ["cc", "-O3", "-shared", "-fPIC", f"-I{get_include()}", source, "-o", target, "-lm"], check=True, timeout=120
+    )
+    return target
 
-    It is as fast as from a program in C, for which MuJoCo's clock does not run; its package has set one.
+
+class Physics:
+    """Episodes of a model's candidates as a program in C replays them: `mj_step` under the same controls, nothing else.
+
+    MuJoCo's clock does not run in such a program; its package has set one.
     """
 
-    def __init__(self, model: FastES, sigma: float) -> None:
+    def __init__(self, model: FastES, sigma: float, loop: Any) -> None:
+        """loop: `bare_steps` of bare_mujoco.c."""
         env = model.source()
         inner: Any = env.unwrapped
         self._model, self._data, self._skip = inner.model, mujoco.MjData(inner.model), inner.frame_skip
         self._episodes: list[tuple[Any, Any]] = []
-        self._clock = clock()
-        every = mujoco.mjtState.mjSTATE_FULLPHYSICS
+        self._clock, self._loop = clock(), loop
+        data, step = self._data, ctypes.cast(library().mj_step, ctypes.c_void_p)
+        self._places = [step, *map(ctypes.c_void_p, (self._model._address, data._address, data.ctrl.ctypes.data))]
         for seed, actions in record(env, model.policy_spec, candidates_of(model, sigma), 0):
             env.reset(seed=seed)
-            state = np.empty(mujoco.mj_stateSize(inner.model, every))
-            mujoco.mj_getState(inner.model, inner.data, state, every)
-            self._episodes.append((state, np.repeat(np.array(actions, dtype=np.float64), self._skip, axis=0)))
+            state = np.empty(mujoco.mj_stateSize(inner.model, _STATE))
+            mujoco.mj_getState(inner.model, inner.data, state, _STATE)
+            self._episodes.append((state, np.ascontiguousarray(actions, dtype=np.float64)))
+        self._check()
+
+    def _check(self) -> None:
+        """Raise AssertionError unless an episode ends in the state in which MuJoCo's own replay ends."""
+        state, actions = self._episodes[0]
+        self._replay(state, actions)
+        last = np.empty_like(state)
+        mujoco.mj_getState(self._model, self._data, last, _STATE)
+        controls = np.repeat(actions, self._skip, axis=0)[None]
+        states, _ = mujoco.rollout.rollout(self._model, mujoco.MjData(self._model), state[None], controls)
+        assert last.tobytes() == states[0, -1].tobytes(), "the bare loop and mujoco.rollout end in other states"
+
+    def _replay(self, state: Any, actions: Any) -> None:
+        self._data.qacc_warmstart[:] = 0.0
+        mujoco.mj_setState(self._model, self._data, state, _STATE)
+        sizes = map(ctypes.c_int64, (*actions.shape, self._skip))
+        self._loop(*self._places, actions.ctypes.data_as(ctypes.c_void_p), *sizes)
 
     def rate(self, seconds: float) -> float:
         """Replay for some seconds; return the environment steps per CPU second."""
         usual, self._clock.value = self._clock.value, None
         began, started, steps = time.perf_counter(), time.process_time(), 0
         while time.perf_counter() - began < seconds:
-            for state, controls in self._episodes:
-                mujoco.rollout.rollout(self._model, self._data, state[None], controls[None])
-                steps += len(controls) // self._skip
+            for state, actions in self._episodes:
+                self._replay(state, actions)
+                steps += len(actions)
         spent, self._clock.value = time.process_time() - started, usual
         return steps / spent
 
@@ -121,31 +150,27 @@ def over_physics(env: str, seconds: float, repeats: int) -> list[str]:
     """The row of a robot: training over its physics alone."""
     check_same(env)
     preset = preset_for(env) if env != "Humanoid-v5" else "linear"
-    with FastES(env, preset=preset, n_workers=0, seed=0, target_return="none", native="on") as model:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        FastES(env, preset=preset, n_workers=0, seed=0, target_return="none", native="on") as model,
+    ):
+        loop = ctypes.CDLL(compiled("bare_mujoco", folder)).bare_steps
+        loop.restype = None
         rate(model, 2 * seconds)
         pairs = []
         for _ in range(repeats):
             ours, sigma = rate(model, seconds)
-            pairs.append((ours, Physics(model, sigma).rate(seconds)))
+            pairs.append((ours, Physics(model, sigma, loop).rate(seconds)))
     return table_row(env, pairs, PHYSICS_AIMS[env])
-
-
-def compile_bare(folder: str) -> tuple[Callable[..., int], str]:
-    """Compile the bare loop. Returns it, and the library, which FastES trains on."""
-    library = str(Path(folder) / "bare_cartpole.so")
-    subprocess.run(
-        ["cc", "-O3", "-shared", "-fPIC", f"-I{get_include()}", str(_CODE), "-o", library, "-lm"], check=True, timeout=120
-    )
-    loop = ctypes.CDLL(library).bare_steps
-    loop.restype = ctypes.c_int64
-    return loop, f"{library}:CartPole"
 
 
 def over_bare(seconds: float, repeats: int) -> list[str]:
     """The row of CartPole over a bare loop of its equations with the same policy."""
     with tempfile.TemporaryDirectory() as folder:
-        loop, env = compile_bare(folder)
-        with model_on(env, "on") as model:
+        path = compiled("bare_cartpole", folder)
+        loop = ctypes.CDLL(path).bare_steps
+        loop.restype = ctypes.c_int64
+        with model_on(f"{path}:CartPole", "on") as model:
             rate(model, 2 * seconds)
             weight, bias = (np.ascontiguousarray(each) for each in (model.theta[:8], model.theta[8:10]))
             mean, inv_std = (np.ascontiguousarray(each) for each in (model.normalizer.mean, 1.0 / model.normalizer.std))

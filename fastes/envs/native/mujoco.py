@@ -103,7 +103,7 @@ def robot_in_c(env: Any, data: Any = None) -> _core.NativeInstance:
 
 def copied_data(env: Any) -> tuple[Any, Callable[[], None]]:
     """Return a copy of a robot's MjData, and a function that makes it equal to the robot's again."""
-    other, copy_data = copy.copy(env.data), _library().mj_copyData  # older packages have it in C alone
+    other, copy_data = copy.copy(env.data), library().mj_copyData  # older packages have it in C alone
     addresses = [ctypes.c_void_p(each._address) for each in (other, env.model, env.data)]
     return other, lambda: copy_data(*addresses)
 
@@ -118,11 +118,11 @@ def leave_untimed() -> None:
 
 def clock() -> ctypes.c_void_p:
     """Return where MuJoCo looks for its clock."""
-    return ctypes.c_void_p.in_dll(_library(), "mjcb_time")
+    return ctypes.c_void_p.in_dll(library(), "mjcb_time")
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
     """Return MuJoCo's own library, which its package has loaded."""
     import mujoco
 
@@ -147,7 +147,7 @@ def _refuse_callbacks() -> None:
 
 def _take_errors() -> None:
     """Let an error of MuJoCo end a step in C, and not the process. MuJoCo's package has its own way for Python's calls."""
-    handler = ctypes.c_void_p.in_dll(_library(), "mju_user_error")
+    handler = ctypes.c_void_p.in_dll(library(), "mju_user_error")
     if not handler.value:
         handler.value = _core.mujoco_error_handler()
 
@@ -160,7 +160,7 @@ def _usual_clock() -> tuple[int, int]:
 
 
 def _address(name: str) -> int:
-    return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value or 0
+    return ctypes.cast(getattr(library(), name), ctypes.c_void_p).value or 0
 
 
 def _number(env: Any, names: tuple[str, ...], usual: Any) -> Any:

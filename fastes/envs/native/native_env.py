@@ -66,7 +66,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
     """An environment in C (fastes_env.h) as Gymnasium knows environments.
 
     A training plays it without Python. Loading a library runs its code. `step` raises ResetNeeded before the first reset and
-    after the end of an episode, and TypeError for a choice that is no whole number.
+    after the end of an episode, and TypeError if a choice is not a whole number.
 
     Attributes:
         instance: Its memory.
