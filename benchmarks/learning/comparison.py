@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import statistics
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +28,9 @@ RESULTS = Path("benchmarks/results")
 PAGE, PICTURES = Path("docs/comparison.md"), Path("docs/pictures")
 PEER_STEPS = 1_000_000
 _NAMES = {**NAMES, "cma": "CMA-ES", "auto": NAMES[OURS]}
-_DOTS = {**COLOURS, "auto": COLOURS[OURS], "cma": "#cc79a7"}
-_MARKS = {"ppo": "s", "trpo": "^", "a2c": "P", "ars": "D", "cma": "v"}  # told apart without colours, too
+_MARKS = {"ppo": "s", "trpo": "^", "a2c": "P", "ars": "D", "cma": "v"}  # of peers, told apart without colours, too
+_DOTS = {"auto": COLOURS[OURS], **{who: COLOURS.get(who, "#cc79a7") for who in _MARKS}}
+_LANE, _LABEL, _LONGEST = 5.5, 25.0, 21  # heights of a mark's lane and of a label in points, letters in one line
 _NEVER = 10.0  # place of "never" on the axis of ratios
 _ASKED = argparse.Namespace(timesteps=PEER_STEPS, es_timesteps=None)  # of the race: its usual budgets
 
@@ -97,11 +99,11 @@ def untuned(rows: Sequence[Row], methods: Mapping[str, str]) -> tuple[list[Line]
         Line(name, {who: scores[name, method][0] for who, method in methods.items() if (name, method) in scores})
         for name in names
     ]
-    lines.sort(key=lambda line: line.values["auto"] - line.values["ppo"], reverse=True)
+    lines.sort(key=lead, reverse=True)
     cells = []
     for line in lines:
         values = [_cell(line.values.get(who)) for who in methods]
-        cells.append([line.task, _SPLITS[tasks[line.task].split], *values, _told(line)])
+        cells.append([line.task, _SPLITS[tasks[line.task].split], *values, standing(lead(line))])
     cells.append(["mean", f"{len(lines)} tasks", *(_mean(lines, who) for who in methods), ""])
     return lines, markdown_table(("task", "recipes", *(_NAMES[who] for who in methods), "FastES is"), cells)
 
@@ -116,13 +118,14 @@ def _mean(lines: Sequence[Line], who: str) -> str:
     return _cell(statistics.fmean(values)) + ("" if len(values) == len(lines) else f" of {len(values)}")
 
 
-def _told(line: Line) -> str:
-    return standing(line.values["auto"] - max(value for who, value in line.values.items() if who != "auto"))
+def lead(line: Line) -> float:
+    """How far FastES is above the best other method."""
+    return line.values["auto"] - max(value for who, value in line.values.items() if who != "auto")
 
 
 def losses(lines: Sequence[Line]) -> str:
     """A sentence that names the tasks on which another method is ahead."""
-    behind = [line.task for line in lines if _told(line) == "behind"]
+    behind = [line.task for line in lines if standing(lead(line)) == "behind"]
     return f"FastES is behind the best other method on {len(behind)} of {len(lines)}: {', '.join(behind)}."
 
 
@@ -147,43 +150,55 @@ def clocked(rows: Sequence[Any]) -> str:
 # --- pictures ---------------------------------------------------------------------------------------------------------
 
 
-def draw(
-    lines: Sequence[Line], path: Path, title: str, axis: str, ours: str = "", edge: Callable[[Any], object] | None = None
-) -> None:
-    """Draw a row per task, and in it a mark per contestant.
+def draw(lines: Sequence[Line], path: Path, title: str, axis: str, edge: Callable[[Any], object] | None = None) -> None:
+    """Draw a row per task: FastES as a bar, and each peer in a lane of its own, so that no mark hides another.
 
     Args:
         lines: The tasks, the best one for FastES first.
         path: The picture.
         title, axis: Texts above and below it.
-        ours: The contestant that is FastES, '' if all marks are of its peers.
         edge: Changes the axes at the end.
     """
-    figure, (axes,) = new_figure(1, size=(6.4, 1.3 + 0.27 * len(lines)))
-    labelled: set[str] = set()
-    for place, line in enumerate(reversed(lines)):
-        known = list(line.values.values())
-        axes.plot([min(known), max(known)], [place, place], color="#cccccc", linewidth=1.5, zorder=1)
+    shown = [who for who in _DOTS if any(who in line.values for line in lines)]
+    peers = [who for who in shown if who in _MARKS]
+    height = max(_LABEL, _LANE * len(peers) + 3)  # of a row, in points
+    figure, (axes,) = new_figure(1, size=(5.0, 1.5 + height * len(lines) / 72))
+    looks: dict[str, dict[str, Any]] = {who: {"marker": _MARKS[who], "markersize": 5} for who in peers}
+    looks["auto"] = {"marker": "|", "markersize": height - 2, "markeredgewidth": 4}
+    for row, line in enumerate(reversed(lines)):
+        axes.axhspan(row - 0.5, row + 0.5, color="white" if row % 2 else "#f0f0f0", linewidth=0, zorder=0)
         for who, value in line.values.items():
-            look = {"color": _DOTS[who], "marker": _MARKS.get(who, "o"), "markersize": 8 if who == ours else 6}
+            lane = 0 if who == "auto" else (len(peers) - 1) / 2 - peers.index(who)
             fill = "none" if who in line.never else "full"
-            axes.plot([value], [place], linestyle="", fillstyle=fill, zorder=4 if who == ours else 3, **look)
-            if who not in labelled:  # in the legend a mark is full
-                labelled.add(who)
-                axes.plot([], [], linestyle="", label=_NAMES[who], **look)
-    axes.set_yticks(range(len(lines)), [line.task for line in reversed(lines)], fontsize=9)
-    axes.set_ylim(-0.7, len(lines) - 0.3)
+            place = row + lane * _LANE / height
+            axes.plot([value], [place], color=_DOTS[who], fillstyle=fill, zorder=2 if who == "auto" else 3, **looks[who])
+    axes.grid(visible=False, axis="y")
+    axes.set_yticks(range(len(lines)), [_label(line.task) for line in reversed(lines)], fontsize=9, linespacing=1.1)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-0.5, len(lines) - 0.5)
     axes.set_xlabel(axis)
-    axes.set_title(title, fontsize=11, loc="right")
+    figure.suptitle(title, fontsize=11)
     if edge is not None:
         edge(axes)
-    figure.legend(loc="outside lower center", ncols=len(labelled), frameon=False)
-    figure.savefig(path, dpi=90)
+    for who in shown:  # in the legend a mark is full, and a bar no higher than its name
+        axes.plot([], [], linestyle="", color=_DOTS[who], label=_NAMES[who], **{**looks[who], "markersize": 9})
+    figure.legend(loc="outside lower center", ncols=min(len(shown), 3), frameon=False)
+    figure.savefig(path, dpi=140)
+
+
+def _label(task: str) -> str:
+    """A task's name without its version, a long one in two lines."""
+    name = re.sub(r"-v\d+$", "", task)
+    if len(name) <= _LONGEST:
+        return name
+    breaks = [found.end() for found in re.finditer(r"[/-]|[a-z](?=[A-Z])", name)]
+    middle = min(breaks, key=lambda place: abs(place - len(name) / 2))
+    return f"{name[:middle]}\n{name[middle:]}"
 
 
 def _ratios(axes: Any) -> None:
     axes.set_xscale("log")
-    axes.set_xlim(5e-4, 1.6 * _NEVER)
+    axes.set_xlim(5e-4, 2.2 * _NEVER)
     axes.axvline(1.0, color="#444444", linewidth=1.0, linestyle="--")
     axes.set_xticks([0.001, 0.01, 0.1, 1.0, _NEVER], ["0.1 %", "1 %", "10 %", "as long", "never"])
 
@@ -256,17 +271,17 @@ def _wrapped(text: str) -> str:
 
 _SPLITS = {"choose": "chosen on it", "held out": "held out"}
 _IN_TIME = {"auto": "auto@ppo", "ppo": "ppo"}
-_IN_STEPS = {"auto": "auto", "ppo": "ppo", "a2c": "a2c", "ars": "ars", "cma": "cma"}
+_IN_STEPS = {"auto": "auto", "ppo": "ppo", "trpo": "trpo", "a2c": "a2c", "ars": "ars", "cma": "cma"}
 
 
 def draw_all(found: Compared) -> None:
     """Draw the page's pictures."""
-    share = "share of the peer's wall time"
-    draw(found.tuned[0], PICTURES / "comparison_tuned.png", "FastES's time to the return of ...", share, edge=_ratios)
-    score = "score: 0 random, 1 best known"
+    share = "share of the peer's wall time;\nleft of the dashed line FastES is faster"
+    draw(found.tuned[0], PICTURES / "comparison_tuned.png", "FastES's time to a peer's return", share, _ratios)
+    score = "score: 0 random, 1 best known;\na mark right of the bar is ahead of FastES"
     in_time, in_steps = (f"Tasks without tuned settings, in {what}" for what in ("PPO's CPU time", "the same steps"))
-    draw(found.in_time[0], PICTURES / "comparison_time.png", in_time, score, "auto")
-    draw(found.in_steps[0], PICTURES / "comparison_steps.png", in_steps, score, "auto")
+    draw(found.in_time[0], PICTURES / "comparison_time.png", in_time, score)
+    draw(found.in_steps[0], PICTURES / "comparison_steps.png", in_steps, score)
 
 
 def main() -> None:
