@@ -1,4 +1,4 @@
-"""How good FastES is on tasks without a preset, of textbooks and other packages, beside PPO, TRPO, A2C, ARS and CMA-ES."""
+"""How good FastES is without a preset on tasks of textbooks and packages, compared with PPO, TRPO, A2C, ARS and CMA-ES."""
 
 from __future__ import annotations
 

@@ -326,7 +326,11 @@ def test_the_page_of_comparisons_is_made_from_the_result_files() -> None:
 
 def test_a_comparison_names_what_is_lost() -> None:
     lines = [comparison.Line(name, {"auto": ours, "ppo": 0.5}) for name, ours in (("a", 0.6), ("b", 0.505), ("c", 0.4))]
-    assert comparison.losses(lines) == "FastES is behind the best other method on 1 of 3: c."
+    assert comparison.losses(lines) == "FastES is behind PPO on 1 of 3: c."
+    assert comparison.not_run(lines) == ""
+    lines += [comparison.Line("d", {"auto": 0.5, "ppo": 0.4, "a2c": 0.7})]
+    assert comparison.losses(lines) == "FastES is behind the best other method on 2 of 4: c, d."
+    assert comparison.not_run(lines) == "Not run: A2C on 3 of 4 tasks. "
 
 
 def test_tasks_of_the_page_of_comparisons_stand_from_the_largest_lead_to_the_largest_lag() -> None:
