@@ -280,12 +280,14 @@ class RunFolder(Callback):
     @staticmethod
     def _last_evaluation(model: Model) -> dict[str, Any]:
         """Return, for config.toml, the evaluation that was reported when training ended: no row of progress.csv has it."""
-        of, evaluation = model.last_evaluation_of, model.last_evaluation
-        if of is None or evaluation is None or not math.isfinite(evaluation.mean):
+        trial = model.selection.last
+        latest = trial.training.latest_evaluations
+        if not latest or not math.isfinite(latest[-1].evaluation.mean):
             return {}
-        at = of.timesteps + model.selection.steps_of_others
+        of, evaluation = latest[-1]
+        at = of.timesteps + model.selection.steps_beside(trial)
         noted = {"generation": of.generation + 1, "at_timesteps": at, "mean": evaluation.mean}
-        return {"last_evaluation": {**noted, "trial": model.selection.present.number + 1}}
+        return {"last_evaluation": {**noted, "trial": trial.number + 1}}
 
     def _unlock(self) -> None:
         if self._locked_by_training:

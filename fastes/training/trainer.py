@@ -109,6 +109,16 @@ class Trainer:
         self.out_of_time, self._aside = False, None
         self._pool_steps, self._is_late = self.evaluator.steps_played(), False
         self._pace, self._cpu_began = Pace(time.perf_counter()), self.evaluator.cpu_seconds() - self.cpu_seconds
+        try:
+            await self._train()
+            await self._finish()
+        finally:  # whatever has ended it
+            self.selection = self.selection.showing_best()
+        self._pool_steps = self.evaluator.steps_played()
+        self._count_cpu()
+
+    async def _train(self) -> None:
+        """The trials' generations and rungs, and those of the one that is left."""
         if self.selection.is_new_race:
             await self._measure()
         while self.selection.is_open and not self._is_over:
@@ -117,9 +127,6 @@ class Trainer:
                 await self._end_rung()
         while not self._is_over:
             await self._train_once(self.selection.present.number)
-        await self._finish()
-        self._pool_steps = self.evaluator.steps_played()
-        self._count_cpu()
 
     @property
     def _is_over(self) -> bool:
@@ -164,7 +171,7 @@ class Trainer:
                 break
         with interrupts_wait():
             training, update = training.solved_by(finished[-1]) if solved else training.tell(batch, waiting)
-            before = self.selection.focused(number)
+            before = self.selection.in_turn(number)
             counters = before.counters_with(training)
             self._count_cpu()
             steps = batch.steps + (finished[-1].evaluation.timesteps if finished else 0)
@@ -232,8 +239,8 @@ class Trainer:
             self.selection = before
 
     async def drain_evaluations(self) -> None:
-        """Wait for the evaluations of the present training that still play, and process them: it ends, or its rung does."""
-        await self._drain(self.selection.present.number)
+        """Wait for the evaluations of the last training that still play, and process them: it ends, or its rung does."""
+        await self._drain(self.selection.last.number)
 
     async def _drain(self, number: int) -> None:
         for pending in self._training(number).pending:
@@ -263,8 +270,8 @@ class Trainer:
             Whether all came to the end of the rung: a callback may have closed the pool, or ended the training.
         """
         selection, first = self.selection, 0
-        if selection.present.rung_timesteps:  # it has committed last, before a stop
-            first = selection.focus + 1
+        if selection.last.rung_timesteps:  # before a stop
+            first = selection.turn + 1
         trials = (*selection.trials[first:], *selection.trials[:first])
         numbers = [trial.number for trial in trials if selection.plays_on(trial.number)]
         turns = deque(numbers)
@@ -287,7 +294,7 @@ class Trainer:
             if is_first:
                 batch = await player.warm_up(training)
                 await _turn_of(number, turns)
-                self._become(self.selection.with_training(training.warmed_up(batch), number).focused(number))
+                self._become(self.selection.with_training(training.warmed_up(batch), number).in_turn(number))
             else:
                 generation = await player.generation(training)
                 await _turn_of(number, turns)
@@ -356,6 +363,7 @@ class Trainer:
 
     async def _judge_aside(self) -> None:
         """Choose as at the end of the budget, and keep the result apart: the training may go on as if nothing was chosen."""
+        self.selection = self.selection.showing_best()
         before, listener = self.selection, self._listener
         self._listener = _Telling(listener)
         try:

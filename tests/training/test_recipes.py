@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -349,3 +351,84 @@ def test_the_best_parameters_may_be_of_any_recipe(seed: int, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     flags = ["--seed", str(seed), "--total-timesteps", "4000", "--workers", "0", "--quiet"]
     assert main(["train", "FrozenLake-v1", *flags]) == 0
+
+
+def best_so_far(evaluated: dict[int, float], recent: dict[int, float]) -> int:
+    """The number of the trial with the best latest evaluation; of equal ones the one with the best recent candidates."""
+    return max(recent, key=lambda number: (evaluated.get(number, -math.inf), recent[number], -number))
+
+
+class Stop(Callback):
+    """Ends `learn` after some generations, by a false answer or an exception, and keeps each trial's latest evaluation."""
+
+    def __init__(self, generations: int, error: type[BaseException] | None = None) -> None:
+        self.left, self.error = generations, error
+        self.evaluated: dict[int, float] = {}
+        self.last = -1
+
+    def on_generation(self, model: FastES, record: Record) -> bool:
+        assert model.selection.present.number == record.trial - 1, "callbacks see the training that the record is of"
+        if record.eval_generation:
+            self.evaluated[record.trial - 1] = record.eval_return
+        self.last, self.left = record.trial - 1, self.left - 1
+        if self.error is not None and not self.left:
+            raise self.error
+        return self.left > 0
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt, ValueError])
+def test_a_stop_in_a_race_leaves_the_best_recipe_so_far(error: type[BaseException] | None, tmp_path: Path) -> None:
+    """In predict and evaluate, also once it was saved and loaded. The next generation is that of another recipe."""
+    left = set()
+    for generations in range(9, 21):
+        stop = Stop(generations, error)
+        with racing(eval_lag=0) as model:
+            with contextlib.nullcontext() if error is None else pytest.raises(error):
+                model.learn(BUDGET, stop)
+            assert model.selection.is_open
+            recent = {trial.number: trial.recent_return for trial in model.selection.trials}
+            best = model.selection.present.number
+            assert best == best_so_far(stop.evaluated, recent)
+            left.add((best, stop.last))
+            seen = model.env.reset(seed=0)[0]
+            acted, played = model.predict(seen, deterministic=True)[0], model.evaluate(2).returns.tolist()
+            model.save(tmp_path / "m.zip")
+        with FastES.load(tmp_path / "m.zip", Unknown, n_workers=0) as again:
+            assert again.selection.present.number == best
+            assert again.predict(seen, deterministic=True)[0] == acted
+            assert again.evaluate(2).returns.tolist() == played
+            again.learn(BUDGET - again.num_timesteps, Stop(1), reset_num_timesteps=False)
+            numbers = [trial.number for trial in again.selection.trials]
+            assert again.selection.turn == (numbers.index(stop.last) + 1) % len(numbers)
+    assert any(best != last for best, last in left)
+
+
+def test_a_race_that_stops_before_any_evaluation_shows_the_best_of_before(tmp_path: Path) -> None:
+    """What is known of each recipe is in the file."""
+    stop = Stop(17)
+    with racing(eval_lag=0) as model:
+        model.learn(BUDGET, stop)
+        known = [trial.eval_return for trial in model.selection.trials]
+        model.save(tmp_path / "m.zip")
+    with FastES.load(tmp_path / "m.zip", Unknown, n_workers=0) as again:
+        assert [trial.eval_return for trial in again.selection.trials] == known
+        stop.left = 1
+        again.learn(BUDGET, stop, reset_num_timesteps=False)
+        recent = {trial.number: trial.recent_return for trial in again.selection.trials}
+        assert again.selection.present.number == best_so_far(stop.evaluated, recent)
+
+
+def test_max_minutes_in_a_race_leave_the_best_recipe_so_far() -> None:
+    with racing(eval_lag=0) as model:
+        model.learn(BUDGET, Stop(14))
+        best, last = model.selection.present.number, model.selection.trials[model.selection.turn].number
+        assert best != last
+        model.learn(BUDGET, reset_num_timesteps=False, max_minutes=1e-6)
+        assert model.out_of_time
+        trials = model.selection.trials
+        recent = {trial.number: trial.recent_return for trial in trials}
+        shown = model.selection.present.number
+        assert shown == best_so_far({trial.number: trial.eval_return for trial in trials}, recent)
+        with model.as_judged():
+            assert not model.selection.is_open
+        assert model.selection.present.number == shown
