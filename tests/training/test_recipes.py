@@ -432,3 +432,9 @@ def test_max_minutes_in_a_race_leave_the_best_recipe_so_far() -> None:
         with model.as_judged():
             assert not model.selection.is_open
         assert model.selection.present.number == shown
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_command_whose_race_max_minutes_end_reports_on_a_recipe_of_another_size(seed: int, tmp_path: Path) -> None:
+    flags = ["--seed", str(seed), "--total-timesteps", "100000", "--workers", "0", "--quiet", "--runs", str(tmp_path)]
+    assert main(["train", "FrozenLake-v1", *flags, "--max-minutes", "1e-9"]) == 0
