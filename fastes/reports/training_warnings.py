@@ -167,7 +167,7 @@ class StatisticsWarnings:
         is_new_bin = self._candidates.add(record.return_mean, *at, is_first=record.generation == 1)
         evaluations = self._evaluations
         if finished is not None:
-            is_first = self._candidates.first is not None and evaluations.bin < 0
+            is_first = self._candidates.first is not None and evaluations.first is None
             evaluations.add(finished.evaluation.mean, *at, is_first=is_first)
         if not is_new_bin or "equal" in self._said or not evaluations.is_flat:
             return
