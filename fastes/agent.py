@@ -248,7 +248,7 @@ class Agent:
         if budget and is_spent and not self.solved and self.generation == begun_at.get(self.selection.present.number, 0):
             warnings.warn(
                 f"nothing was trained: {self.num_timesteps:,} timesteps went into the first candidates, and total_timesteps "
-                f"is {budget:,}. Give many times as many as the first candidates took",
+                f"is {budget:,}. Give {10 * self.num_timesteps:,} or more",
                 UserWarning,
                 stacklevel=level_outside(),
             )

@@ -66,8 +66,29 @@ class Player:
 
     async def warm_up(self, training: Training) -> Batch:
         """Play the first candidates for the statistics of observations; the first generation plays them again."""
+        return await self._first_pairs(training, 0, training.num_pairs)
+
+    async def measure(self, training: Training, most: float) -> Batch:
+        """Play the first candidates as `warm_up` does, but no pair begins after `most` steps; one plays at least.
+
+        Pairs that fit even if their episodes are of the greatest length play at once. Then as many as have played, if they
+        seem to fit: lengths alone decide.
+        """
+        episodes, pairs = training.episode_settings()[0], training.num_pairs
+        longest = min(episodes.max_steps, training.episode_limit or episodes.max_steps)
+        played = min(pairs, max(1, int(most / (2 * longest * episodes.per_candidate))))
+        batch = await self._first_pairs(training, 0, played)
+        while played < pairs and batch.steps < most:
+            fitting = int((most - batch.steps) * played / max(batch.steps, 1))
+            more = min(pairs - played, played, max(1, fitting))
+            batch = batch.joined(await self._first_pairs(training, played, more))
+            played += more
+        return batch
+
+    async def _first_pairs(self, training: Training, first: int, count: int) -> Batch:
+        """Play pairs of the first candidates."""
         pool = self._pool_for(training)
-        request = self._candidates(training, training.ask(), training.episode_settings()[0])
+        request = self._candidates(training, training.ask(first + count), training.episode_settings()[0], first)
         return await self.evaluator.result(pool.submit(request))
 
     def _pool_for(self, training: Training) -> Pool:

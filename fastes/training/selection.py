@@ -21,6 +21,7 @@ from fastes.training.training import Training
 
 TRIAL_EPISODES = 10  # noise-free episodes that score a trial after a rung
 LEAST_GENERATIONS = 3  # of each recipe in the first rung of a race
+MEASURED = 0.1  # of a race's budget, after which no more of the candidates play from which nothing is learned
 MOST_TRIALS, MOST_RUNGS = 10_000, 14
 _RECENT = 10  # generations that a running mean of returns remembers
 _RUNGS = 2**31  # in place of a generation's number, and those below for later rungs: the scoring episodes' own seeds

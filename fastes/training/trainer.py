@@ -18,7 +18,7 @@ from fastes.training.evaluator import Evaluator
 from fastes.training.final_selection import FinalSelection, episodes_of_selection, select
 from fastes.training.player import Player
 from fastes.training.record import Generation, Pace, Record, make_record
-from fastes.training.selection import TRIAL_EPISODES, Rung, Selection
+from fastes.training.selection import MEASURED, TRIAL_EPISODES, Rung, Selection
 from fastes.training.training import Training
 
 
@@ -260,7 +260,7 @@ class Trainer:
     async def _measure(self) -> None:
         """Play a few candidates before a race: their lengths decide how many recipes the budget allows."""
         trial = self.selection.to_measure()
-        batch = await self._player(trial.number).warm_up(trial.training)
+        batch = await self._player(trial.number).measure(trial.training, MEASURED * self.selection.budget)
         self._become(self.selection.measured(batch, trial))
 
     async def _play_rung(self) -> bool:

@@ -79,13 +79,88 @@ def test_a_budget_of_few_generations_gets_wider_noise() -> None:
 
 def test_a_budget_that_trains_nothing_is_told() -> None:
     with FastES(Long, preset=AUTO, n_workers=0, seed=3, target_return="none") as model:
-        with pytest.warns(UserWarning, match=r"nothing was trained: 3,200 timesteps .* total_timesteps is 1,000"):
-            model.learn(1_000)
+        with pytest.warns(UserWarning, match=r"nothing was trained: 400 timesteps .* is 300. Give 4,000 or more"):
+            model.learn(300)
         assert model.generation == 0
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             model.learn(10_000, reset_num_timesteps=False)
         assert model.generation > 0
+
+
+class Marathon(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Pendulum with episodes of 5,000 steps, of which 16 candidates play 80,000."""
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("Pendulum-v1", max_episode_steps=5_000))
+
+
+class Falling(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """CartPole with episodes of exactly 20 steps, so that 16 candidates play 320. They might have 5,000."""
+
+    max_episode_steps = 5_000
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("CartPole-v1").unwrapped)
+        self.steps = 0
+
+    def reset(self, **given: Any) -> Any:
+        self.steps = 0
+        return self.env.reset(**given)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        seen = self.env.unwrapped.np_random.normal(size=4).astype(np.float32)
+        return seen, 1.0, self.steps == 20, False, {}
+
+
+class Short(Falling):
+    """It says that they have no more."""
+
+    max_episode_steps = 20
+
+
+def test_a_small_budget_of_long_episodes_trains_something() -> None:
+    with FastES(Marathon, preset=AUTO, n_workers=0, seed=3, target_return="none") as model:
+        model.learn(20_000)
+        assert model.generation > 1
+        assert model.num_timesteps < 30_000
+        assert model.selection.counters.warm_up_timesteps == 2 * 5_000, "the fewest that can be played"
+
+
+@pytest.mark.parametrize(
+    ("env", "budget", "steps"),
+    [
+        (Long, 2_000, 400),
+        (Long, 10_000, 1_200),
+        (Long, 40_000, 3_200),
+        (Falling, 300, 40),
+        (Falling, 1_000, 120),
+        (Falling, 3_100, 320),
+    ],
+)
+def test_the_first_candidates_take_about_a_tenth_of_the_budget(env: Any, budget: int, steps: int) -> None:
+    """In whole pairs, at least one and at most a generation's. The same on any number of workers."""
+    states = []
+    for n_workers in (0, 2):
+        with FastES(env, preset=AUTO, n_workers=n_workers, seed=3, target_return="none") as model:
+            model.learn(budget, lambda *_: False)
+            states.append(model.snapshot())
+            assert model.selection.counters.warm_up_timesteps == steps
+    assert_same_state(*states)
+
+
+def test_first_candidates_that_take_less_than_a_tenth_give_the_bits_of_a_whole_generation() -> None:
+    """Several requests play them, as long as episodes might take more."""
+    states = []
+    for env in (Falling, Short):
+        with FastES(env, preset=AUTO, n_workers=0, seed=3, target_return="none") as model:
+            model.learn(10_000, lambda *_: False)
+            assert model.selection.counters.warm_up_timesteps == 16 * 20
+            states.append([trial.training for trial in model.selection.trials])
+    for one, other in zip(*states, strict=True):
+        assert one.normalizer.mean.tobytes() == other.normalizer.mean.tobytes()
+        assert one.strategy.theta.tobytes() == other.strategy.theta.tobytes()
 
 
 @pytest.mark.parametrize("setting", [{"sigma": 0.1}, {"learning_rate": "lin_0.05_0.01"}, {"sigma": 0.3}])
