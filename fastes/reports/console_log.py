@@ -211,8 +211,8 @@ def race_line(model: Model) -> str:
     selection = model.selection
     names = [f"{trial.recipe} as trial {trial.number + 1}" for trial in selection.trials]
     return (
-        f"{model.source.name} has {no_preset(model)}: up to {len(names)} recipes race in the first {selection.fraction:.0%} of "
-        f"the budget ({', '.join(names[:-1])} and {names[-1]})"
+        f"{model.source.name} has {no_preset(model)}: up to {len(names)} recipes race; they train on {selection.fraction:.0%} "
+        f"of the budget, and scoring them comes on top ({', '.join(names[:-1])} and {names[-1]})"
     )
 
 

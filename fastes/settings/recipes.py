@@ -13,7 +13,7 @@ from fastes.settings.settings import Settings
 
 AUTO = "auto"  # the preset of an environment, or a race of recipes
 PLAIN = "linear"  # the best single recipe for values
-FRACTION = 0.35  # of the budget, in which all recipes train
+FRACTION = 0.35  # of the budget, for the trainings of all recipes; a race ends later, as scoring comes on top
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 

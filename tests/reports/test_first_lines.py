@@ -53,7 +53,7 @@ def test_its_own_preset_and_a_race_are_named() -> None:
     assert task.endswith("actions Discrete(2); steps in C; its preset: LinearPolicy, 8 parameters")
     task, race, first, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=50_000)
     assert task == "observations Box(4,) of float32; actions Discrete(2); steps in C"
-    assert "up to 5 recipes race" in race
+    assert "up to 5 recipes race; they train on 35% of the budget, and scoring them comes on top (linear as trial 1" in race
     assert first.startswith("first 4 episodes"), "all of them race"
     _, _, few, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=5000)
     assert few == "the budget is large enough for 3 of them: linear, unbiased, sampled"
