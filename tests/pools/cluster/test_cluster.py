@@ -139,22 +139,36 @@ def differences(returns: Any) -> Any:
     return np.stack([half, -half], axis=1)
 
 
-@pytest.mark.parametrize("follow", [True, False], ids=["scalars", "theta"])
+VARIED: dict[str, dict[str, Any]] = {
+    "recurrent": {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 3}},
+    "adaptive-sigma": {
+        "optimizer": "clipup",
+        "max_speed": 0.1,
+        "sigma_adaptation": "per_parameter",
+        "episodes_per_candidate": "lin_2_4",
+    },
+    "adaptive-population": {
+        "perturbed_fraction": 0.4,
+        "obs_columns": "2,0",
+        "generation_timesteps": 150,
+        "max_population_size": 24,
+        "obs_warmup": True,
+    },
+    "own-optimizer": {"optimizer": Falling, "shaping": differences},
+}
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "follow"),
     [
-        {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 3}},
-        {"optimizer": "clipup", "max_speed": 0.1, "sigma_adaptation": "per_parameter", "episodes_per_candidate": "lin_2_4"},
-        {
-            "perturbed_fraction": 0.4,
-            "obs_columns": "2,0",
-            "generation_timesteps": 150,
-            "max_population_size": 24,
-            "obs_warmup": True,
-        },
-        {"optimizer": Falling, "shaping": differences},
+        *(pytest.param(settings, True, id=f"{name}-scalars") for name, settings in VARIED.items()),
+        pytest.param(VARIED["adaptive-population"], False, id="adaptive-population-theta"),
+        # nodes are told no more of these than theta
+        *(
+            pytest.param(VARIED[name], False, id=f"{name}-theta", marks=pytest.mark.slow)
+            for name in ("recurrent", "adaptive-sigma", "own-optimizer")
+        ),
     ],
-    ids=["recurrent", "adaptive-sigma", "adaptive-population", "own-optimizer"],
 )
 def test_a_cluster_gives_the_bits_of_one_machine(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, follow: bool, settings: dict[str, Any]
