@@ -274,7 +274,7 @@ async def _trained(pool: Pool, model: FastES, training: int) -> list[bytes]:
     return results
 
 
-@pytest.mark.parametrize("follow", [True, False], ids=["scalars", "theta"])
+@pytest.mark.parametrize("follow", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["scalars", "theta"])
 def test_trainings_that_differ_in_policy_and_settings_share_a_cluster(
     follow: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +329,7 @@ def test_a_node_that_comes_to_another_state_is_corrected(cluster: Cluster, monke
     assert told[0].endswith("it is sent all of them, results do not change")
 
 
+@pytest.mark.slow
 def test_nodes_that_never_agree_are_sent_theta(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = train(Uneven, 8, **SETTINGS)
     scalars(monkeypatch, True)
@@ -555,6 +556,7 @@ def test_what_a_nodes_pool_warns_of_is_told_here(cluster: Cluster, monkeypatch: 
     assert sum(record.jobs_rerun for record in result.records) == 1
 
 
+@pytest.mark.slow
 def test_a_connection_that_was_there_stays(cluster: Cluster) -> None:
     with handlers_kept():
         ray.init(address=cluster.address, logging_level=logging.ERROR)
