@@ -40,6 +40,7 @@ class Overview(NamedTuple):
         best: Highest mean return of a noise-free evaluation so far; None before the first. A long run's is
             from its last checkpoint and the rows since, but at most 1 MiB of these, about 4,000 generations.
         result: Noise-free return of the parameters that were kept; None before the end.
+        solved: Whether the target return has ended it.
         seconds: Wall time of the training so far, of all its sessions; None if no file tells it.
         cpu_seconds: CPU time of the training so far, of all its processes; None if no file tells it.
         updated: When progress.csv was last written, in seconds since 1970; None without one.
@@ -59,6 +60,7 @@ class Overview(NamedTuple):
     budget: int | None
     best: float | None
     result: Result | None
+    solved: bool
     seconds: float | None
     cpu_seconds: float | None
     updated: float | None
@@ -120,6 +122,7 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
         budget=_count_in(settings, "total_timesteps"),
         best=_best_of(rows, saved, noted),
         result=result_in(noted),
+        solved=noted.get("solved") is True,
         seconds=_seconds_of(rows, noted, updated),
         cpu_seconds=_cpu_seconds_of(rows),
         updated=updated,

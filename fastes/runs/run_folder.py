@@ -273,7 +273,7 @@ class RunFolder(Callback):
         self._note_race(model)
         if self._config:
             seconds = {} if self._log is None else {"seconds": self._log.seconds}
-            self._note(**seconds, **self._last_evaluation(model))
+            self._note(solved=model.solved, **seconds, **self._last_evaluation(model))
         self.note_losses()
         self._unlock()
 

@@ -37,6 +37,7 @@ _SHOWN = (
     "budget",
     "best",
     "score",
+    "solved",
     "seconds",
     "cpu_seconds",
     "updated",

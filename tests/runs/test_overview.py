@@ -72,6 +72,7 @@ def test_a_finished_run_is_told_as_its_files_have_it(run: Path) -> None:
         budget=2000,
         best=max(*(value for value in columns["eval_return"] if value == value), config["run"]["last_evaluation"]["mean"]),
         result=Result(**config["run"]["result"]),
+        solved=False,
         seconds=seen.seconds,
         cpu_seconds=columns["cpu_seconds"][-1],
         updated=(run / "progress.csv").stat().st_mtime,

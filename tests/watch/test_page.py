@@ -258,6 +258,24 @@ def test_seeds_are_one_line_with_a_range(page: Page, root: Path) -> None:
     assert not page.browser.find_element(By.ID, "facts").is_displayed()
 
 
+@pytest.mark.parametrize("solved", [True, False])
+def test_a_seed_that_ends_early_ends_no_others(page: Page, root: Path, solved: bool) -> None:
+    """A solved one keeps its value, another one leaves. What has ended keeps no workers busy."""
+    for seed, (generations, height) in enumerate(((20, 9.0), (40, 1.0), (40, 2.0))):
+        run = write_run(root / "CartPole-v1" / str(seed), seed=seed, noted={"solved": solved and seed == 0})
+        lines = [progress_line(number, eval_return=height) for number in range(2, generations + 1, 2)]
+        write_progress(run, [progress_line(1), *lines])
+    page.open(*(str(root / "CartPole-v1" / str(seed)) for seed in range(3)))
+    page.until("runs.size === 3 && charts.returns.plot?.series.length === 4", "the group is shown")
+    x, *rest = page.js("charts.returns.plot.data")
+    assert (x[0], x[-1]) == (100.0, 3900.0)
+    told = list(zip(*rest, strict=True))  # highest, lowest, median
+    assert told[0] == (9.0, 1.0, 2.0)
+    last = (9.0, 1.0, 2.0) if solved else (2.0, 1.0, 1.5)
+    assert {each for at, each in zip(x, told, strict=True) if at > 1900} == {last}
+    assert page.line("speed", "CartPole-v1")[0][-1] == 4000.0
+
+
 def test_a_race_narrows(page: Page, root: Path) -> None:
     rungs = [
         {

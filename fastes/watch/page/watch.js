@@ -464,10 +464,11 @@ function showSeveral(shown) {
   const inOrder = [...shown].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true })); // colours as `fastes plot` has them
   const x = axis(), groups = groupsOf(inOrder), tables = [], lines = [], bands = [];
   groups.forEach((group, number) => {
-    const curves = group.runs.map((run) => placed(smoothed(leading(run).evaluations), x)).filter((rows) => rows.length);
+    const known = group.runs.map((run) => ({ rows: placed(smoothed(leading(run).evaluations), x), stays: run.solved }));
+    const curves = known.filter(({ rows }) => rows.length);
     const style = styleOf(number), own = style.colour;
     if (curves.length < 2) {
-      tables.push(columns(curves[0] ?? [], x, EVALUATION));
+      tables.push(columns(curves[0]?.rows ?? [], x, EVALUATION));
       lines.push({ label: group.label, ...style });
       return;
     }
@@ -481,8 +482,8 @@ function showSeveral(shown) {
   charts.returns.show(uPlot.join(tables), lines, { ...xAxis(), bands, yValue: score });
   const named = groups.map((group, number) => ({ label: group.label.replace(/, median and range.*/, ""), ...styleOf(number), width: 1.5 }));
   const each = (column) => uPlot.join(groups.map((group) => {
-    const curves = group.runs.map((run) => placed(leading(run).generations, x)).filter((rows) => rows.length);
-    if (curves.length < 2) return columns(curves[0] ?? [], x, column);
+    const curves = group.runs.map((run) => ({ rows: placed(leading(run).generations, x) })).filter(({ rows }) => rows.length);
+    if (curves.length < 2) return columns(curves[0]?.rows ?? [], x, column);
     const [at, , middle] = spread(curves, x, column);
     return [at, middle];
   }));
@@ -493,13 +494,16 @@ function showSeveral(shown) {
   byId("race-box").hidden = true;
 }
 
-// x, and the least, median and most of a column of curves where all of them are known.
+// x, and the least, median and most of a column of curves, as `fastes plot` has them: a curve that stays keeps its last value to the
+// end of the longest, another one leaves them at its end, and they end when fewer than half of the curves are left.
 function spread(curves, x, column) {
-  const begin = Math.max(...curves.map((rows) => rows[0][x])), end = Math.max(Math.min(...curves.map((rows) => rows.at(-1)[x])), begin);
+  const begin = Math.max(...curves.map(({ rows }) => rows[0][x])), longest = Math.max(...curves.map(({ rows }) => rows.at(-1)[x]));
+  const ends = curves.map(({ rows, stays }) => (stays ? longest : rows.at(-1)[x]));
+  const end = Math.max(begin, [...ends].sort((a, b) => a - b)[ends.length >> 1]);
   const place = (share) => (zoom.isLog ? begin * (end / begin) ** share : begin + (end - begin) * share);
-  const at = Array.from({ length: 200 }, (_, number) => place(number / 199));
-  const each = curves.map((rows) => interpolated(rows, x, column, at));
-  const over = (choose) => at.map((_, number) => choose(each.map((values) => values[number])));
+  const at = Array.from({ length: 200 }, (_, number) => Math.min(place(number / 199), end)); // rounded it may be more
+  const each = curves.map(({ rows }) => interpolated(rows, x, column, at));
+  const over = (choose) => at.map((here, number) => choose(each.flatMap((values, curve) => (here <= ends[curve] ? [values[number]] : []))));
   return [at, over((v) => Math.min(...v)), over(median), over((v) => Math.max(...v))];
 }
 
