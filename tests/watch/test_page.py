@@ -765,6 +765,22 @@ def test_a_command_that_ends_is_told(root: Path, browser: webdriver.Chrome) -> N
     browser.get("about:blank")
 
 
+def test_a_video_that_cannot_be_asked_for_says_why(page: Page, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(_: Path) -> bool:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(page.server.videos, "draw", draw)
+    (write_run(root / "CartPole-v1" / "1") / "best.zip").write_bytes(b"")
+    page.open()
+    page.until("charts.returns.plot && !document.getElementById('draw').disabled", "a video can be drawn")
+    page.is_damaged = True
+    page.browser.find_element(By.ID, "draw").click()
+    words = "document.getElementById('video-words').textContent"
+    page.until(f"{words}.startsWith('it could not be drawn') && {words}.endsWith('OSError: no space left')", "it says why")
+    page.browser.execute_async_script("const [done] = arguments; update().then(update).then(done)")
+    assert page.js(f"{words}.endsWith('OSError: no space left') && !document.getElementById('draw').disabled")
+
+
 def test_a_video_of_the_best_policy(page: Page, root: Path) -> None:
     pytest.importorskip("imageio_ffmpeg")
     pytest.importorskip("pygame")

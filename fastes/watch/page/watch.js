@@ -77,13 +77,17 @@ async function update() {
     wait = isRead ? (isBusy ? POLL : SLOW_POLL) : 20;
   } catch (error) {
     byId("connection").classList.add("lost");
-    const isSilent = error instanceof TypeError || error.name === "TimeoutError";
-    setText(byId("connection"), isSilent ? "no answer: is fastes watch still running?" : String(error.message));
+    setText(byId("connection"), inWords(error));
     show();
   }
   isAsking = false;
   if (askAgain) wait = 0;
   if (!document.hidden) timer = setTimeout(update, wait);
+}
+
+function inWords(error) {
+  const isSilent = error instanceof TypeError || error.name === "TimeoutError";
+  return isSilent ? "no answer: is fastes watch still running?" : String(error.message);
 }
 
 function inShort() {
@@ -533,6 +537,8 @@ function showCompared(styled) {
 
 // --- the video -------------------------------------------------------------------------------------------------------
 
+const refused = { name: "", words: "" }; // the run whose video was asked for last, and why the request failed
+
 async function updateVideo(name) {
   const state = await ask("video", { name });
   if (state && chosen.length === 1 && chosen[0] === name) showVideo(name, state);
@@ -550,14 +556,22 @@ function showVideo(name, state) {
     ready: state.newest ? "" : "there is a newer policy",
     failed: `it could not be drawn: ${state.error}`,
   };
-  setText(byId("video-words"), state.busy ? "the video of another run is being drawn" : words[state.state]);
+  const why = refused.name === name ? refused.words : "";
+  setText(byId("video-words"), why || (state.busy ? "the video of another run is being drawn" : words[state.state]));
 }
 
 byId("draw").addEventListener("click", async () => {
   const [name] = chosen;
   byId("draw").disabled = true;
-  const state = await ask("video", { name }, { method: "POST" });
-  if (state && chosen[0] === name) showVideo(name, state);
+  Object.assign(refused, { name, words: "" });
+  try {
+    const state = await ask("video", { name }, { method: "POST" });
+    if (state && chosen[0] === name) showVideo(name, state);
+  } catch (error) {
+    refused.words = `it could not be drawn: ${inWords(error)}`;
+    if (chosen[0] === name) setText(byId("video-words"), refused.words);
+    byId("draw").disabled = false;
+  }
   update();
 });
 
