@@ -126,7 +126,7 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
         seconds=_seconds_of(rows, noted, updated),
         cpu_seconds=_cpu_seconds_of(rows),
         updated=updated,
-        env_kwargs=text_in(noted, "env_kwargs"),
+        env_kwargs=env_kwargs_in(saved) if config is None else text_in(noted, "env_kwargs"),
         settings=settings,
         recipe=text_in(noted, "recipe"),
         given=None if config is None else given_in(config),
@@ -220,6 +220,12 @@ def _best_of(rows: LastRows, saved: Mapping[str, Any], noted: Mapping[str, Any])
     known += [best_in(saved)]
     known += [float(value) for value in rows.columns.get("eval_return", ()) if math.isfinite(value)]
     return max((value for value in known if value is not None), default=None)
+
+
+def env_kwargs_in(saved: Mapping[str, Any]) -> str:
+    """Return the environment's arguments that a checkpoint knows, as Python writes a dict; '' if it tells none."""
+    env = as_table(saved.get("env"))
+    return repr({**as_table(env.get("kwargs")), **as_table(env.get("lost"))}) if env else ""
 
 
 def best_in(saved: Mapping[str, Any]) -> float | None:

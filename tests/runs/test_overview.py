@@ -282,6 +282,12 @@ def test_a_spoiled_file_leaves_what_the_others_tell(name: str, how: str, run: Pa
         assert seen.reason == "config.toml is damaged"
 
 
+def test_a_name_that_is_no_text_is_shown_as_its_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / os.fsdecode(b"a\xff\n") / "1")
+    assert main(["runs", str(tmp_path)]) == 0
+    assert r"/a\xff\n/1 " in capsys.readouterr().out
+
+
 def test_a_folder_without_a_run_is_unreadable(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()

@@ -6,6 +6,7 @@ Needs selenium, Chromium and its driver; without them these tests are skipped.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -748,6 +749,33 @@ def test_names_and_settings_are_text(page: Page, root: Path) -> None:
     assert page.js("document.querySelectorAll('img').length") == 0
     assert page.browser.title == "FastES runs"
     assert evil in page.browser.find_element(By.ID, "title").text
+
+
+def test_a_name_that_is_no_text_can_be_chosen(page: Page, root: Path) -> None:
+    write_run(root / os.fsdecode(b"a\xffb") / "1", generations=40)
+    write_run(root / "other" / "1")
+    page.open()
+    page.until("document.querySelectorAll('#runs tbody tr').length === 2", "both are listed")
+    named = "[...document.querySelectorAll('#runs tbody button')].find((each) => each.textContent.startsWith('runs/a'))"
+    assert page.js(f"{named}.textContent") == r"runs/a\xffb/1"
+    page.js(f"{named}.click()")
+    page.until("[...runs.values()][0]?.generations === 40 && charts.returns.plot?.data[0].length > 30", "its curve is shown")
+    assert page.js("document.getElementById('view').hidden") is False
+
+
+def test_an_address_of_a_run_that_is_gone_says_so(page: Page, root: Path) -> None:
+    kept, going = (write_run(root / "CartPole-v1" / name) for name in ("kept", "going"))
+    words = "document.getElementById('gone').textContent"
+    page.open("runs/CartPole-v1/old")
+    page.until(f"{words}.startsWith('There is no run runs/CartPole-v1/old. The first')", "it says so")
+    page.open("runs/CartPole-v1/old", str(going))
+    page.until(f"{words} === 'There is no run runs/CartPole-v1/old.'", "of some of them, too")
+    page.browser.find_element(By.CSS_SELECTOR, "#runs tbody tr.shown button").click()
+    assert page.js(words) == ""
+    assert page.js("chosen") == [str(going)]
+    shutil.rmtree(going)
+    page.until(f"{words}.startsWith('There is no run {going}')", "and of one that goes")
+    assert page.js("chosen") == [str(kept)]
 
 
 def test_a_command_that_ends_is_told(root: Path, browser: webdriver.Chrome) -> None:

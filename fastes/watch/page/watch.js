@@ -112,8 +112,7 @@ async function updateTable() {
   isComplete = news.complete;
   if (isNew) showTable();
   const asked = wished();
-  if (!chosen.length && asked.length && (news.complete || asked.every(isThere))) choose(asked.filter(isThere));
-  if (!chosen.length && table.size && news.complete) choose([inOrder()[0].name]);
+  if (!chosen.length && table.size && (news.complete || (asked.length && asked.every(isThere)))) chooseWished();
   return news.complete;
 }
 
@@ -234,11 +233,20 @@ const wished = () => new URLSearchParams(location.hash.slice(1)).getAll("run");
 function choose(names) {
   if (!names.some((name) => chosen.includes(name))) zoom.part = null;
   chosen = names.slice(-MOST_SHOWN);
+  setText(byId("gone"), "");
   for (const name of [...runs.keys()]) if (!chosen.includes(name)) runs.delete(name);
   history.replaceState(null, "", `#${new URLSearchParams(chosen.map((name) => ["run", name]))}`);
   showChosen();
   show();
   update();
+}
+
+// Those in the page's address, or else the first; an address may be of a run that is gone.
+function chooseWished() {
+  const asked = wished(), there = asked.filter(isThere), gone = asked.filter((name) => !isThere(name));
+  choose(there.length ? there : inOrder().slice(0, 1).map((row) => row.name));
+  const rest = there.length ? "" : ". The first of the list is shown";
+  if (gone.length) setText(byId("gone"), `There is no run ${gone.join(", ")}${rest}.`);
 }
 
 // --- the chosen runs -------------------------------------------------------------------------------------------------
@@ -587,7 +595,7 @@ zoom.onChange = show;
 for (const button of document.querySelectorAll("[data-zoom]")) button.addEventListener("click", () => zoom[button.dataset.zoom]());
 for (const button of document.querySelectorAll("[data-sort]")) button.addEventListener("click", () => sortBy(button.dataset.sort));
 isDark.addEventListener("change", show);
-addEventListener("hashchange", () => choose(wished().filter(isThere)));
+addEventListener("hashchange", chooseWished);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) update(); });
 document.addEventListener("keydown", (event) => {
   const focused = document.activeElement, line = focused?.closest?.("#runs tbody tr");
