@@ -246,14 +246,14 @@ def test_seeds_are_one_line_with_a_range(page: Page, root: Path) -> None:
     page.until("charts.returns.plot?.series.length === 5", "two groups are shown")
     labels = page.js("charts.returns.plot.series.map((line) => line.label)")
     assert labels[3] == "sigma 0.1, median and range of 3 seeds"
-    assert labels[4] == other
+    assert labels[4] == f"sigma 0.5: {other}"
     assert page.js("document.querySelectorAll('#compared tr').length") == 5
     x, y = page.line("returns", "sigma 0.1")
     assert (x[0], y[0]) == (100.0, 4.0)
     assert len(x) >= 199
     for chart in ("speed", "utilisation"):
         named = page.js(f"charts.{chart}.plot.series.map((line) => line.label)")
-        assert named[1:] == ["sigma 0.1", other]
+        assert named[1:] == ["sigma 0.1", f"sigma 0.5: {other}"]
         x, y = page.line(chart, "sigma 0.1")
         assert set(y) == {0.5}, "that of each"
     assert not page.browser.find_element(By.ID, "facts").is_displayed()

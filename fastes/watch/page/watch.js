@@ -465,10 +465,12 @@ function groupsOf(shown) {
   const tells = (name) => name === "recipes" || !isMixed || told.every((own) => name in own);
   const differ = differing(told).filter(tells);
   const environments = new Set(groups.map(([run]) => run.env));
+  const isMany = groups.some((group) => group.length > 1);
   return groups.map((group) => {
     const [run] = group;
     const words = environments.size > 1 ? run.env : differ.slice(0, 3).map((name) => `${name} ${run.told[name] ?? "–"}`).join(", ");
-    return { runs: group, label: group.length > 1 ? `${words || run.env}, median and range of ${group.length} seeds` : run.name };
+    const alone = isMany && words ? `${words}: ${run.name}` : run.name; // as `fastes plot` names it
+    return { runs: group, label: group.length > 1 ? `${words || run.env}, median and range of ${group.length} seeds` : alone };
   });
 }
 
