@@ -200,11 +200,14 @@ def test_the_histogram_moves_with_the_population(page: Page, root: Path) -> None
     (run / "population.json").write_text('{"generation": 1, "low": 8, "high": 40, "counts": [1, 2]}')
     page.open()
     page.until("charts.population.plot?.scales.x.max === 40", "the first population is shown")
+    legend = "document.querySelector('#population .u-legend').textContent"
+    page.until(f"{legend} === 'return32candidates2'", "the legend tells the highest bar")
     (run / "population.json").write_text('{"generation": 9, "low": 200, "high": 500, "counts": [3, 4]}')
     page.js("update()")
     page.until(
         "charts.population.plot.scales.x.min === 200 && charts.population.plot.scales.x.max === 500", "the next one is shown"
     )
+    page.until(f"{legend} === 'return425candidates4'", "and that of the next one")
 
 
 def test_a_row_stays_in_its_place_while_runs_write(page: Page, root: Path) -> None:
