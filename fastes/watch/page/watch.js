@@ -120,6 +120,7 @@ async function updateTable() {
 async function updateRun(name) {
   const before = runs.get(name);
   const news = await ask("run", { name, cursor: JSON.stringify(before ? before.cursor : {}) });
+  if (!chosen.includes(name)) return false; // others have been chosen meanwhile
   if (!news) { runs.delete(name); return true; }
   const run = before ?? { trials: {} };
   if (before && before.cursor.reading !== news.cursor.reading) run.trials = {};
