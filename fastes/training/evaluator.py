@@ -18,7 +18,7 @@ from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.es.noise_table import window_size
 from fastes.pools.pool import Pool, run_to_end
 from fastes.rollout.batch import Batch, StepsPlayed
-from fastes.rollout.env_calls import FORGET, EnvCalls, made_on, make_call
+from fastes.rollout.env_calls import FORGET, LEAVE_C, EnvCalls, made_on, make_call
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import PoolSpec, Request, TrainingNeeds, comparable
 from fastes.rollout.last_infos import ROOM
@@ -44,13 +44,13 @@ class Running(NamedTuple):
         number: The training's.
         theta: The very array, by which it is known.
         ticket: The request's.
-        seeds: Environment seeds of its episodes, int64 (n,).
+        request: The request.
     """
 
     number: int
     theta: Float32
     ticket: int
-    seeds: Int64
+    request: Request
 
 
 class Shared(NamedTuple):
@@ -216,6 +216,14 @@ class Evaluator:
         self._worker_cpu_seconds += batch.cpu_seconds
         return batch
 
+    async def noise_free(self, ticket: int, request: Request) -> Batch:
+        """Await the results of noise-free episodes; they play again, in Python, if a comparison finds other numbers in C."""
+        batch = await self.result(ticket)
+        if not batch.differs:
+            return batch
+        again = await self.result(self.opened().submit(request._replace(calls=(*request.calls, LEAVE_C))))
+        return replace(again, differs=True)
+
     def look(self) -> Seen:
         """The spaces and limits of the environment. One is built for that, and closed, unless one was before.
 
@@ -252,13 +260,12 @@ class Evaluator:
             episodes: Settings of the episodes.
             number: The training's.
         """
-        pool, returns, lengths, place = self.start(training=False), [], [], self.place(number)
-        room = pool.spec.trainings[place].num_evals
+        pool, returns, lengths, place = self.start(training=False), list[Any](), list[Any](), self.place(number)
+        room, calls = pool.spec.trainings[place].num_evals, self.env_calls.sent()
         for at in range(0, len(seeds), room):
             part = seeds[at : at + room]
-            calls = self.env_calls.sent()
             request = Request(theta, normalizer, episodes, eval_seeds=part, training=place, calls=calls)
-            batch = await self.result(pool.submit(request))
+            batch = await self.noise_free(pool.submit(request), request)
             returns.append(batch.returns)
             lengths.append(batch.lengths)
         return Evaluation(np.concatenate(returns), np.concatenate(lengths), seeds)

@@ -136,7 +136,7 @@ class Player:
     def _note(self, *begun: tuple[PendingEvaluation, int, Request]) -> None:
         """Note evaluations that were submitted, with their tickets and requests."""
         known = [each for each in self.evaluator.running if self.evaluator.pool.knows(each.ticket)]
-        new = [Running(self.number, pending.theta, ticket, request.eval_seeds) for pending, ticket, request in begun]
+        new = [Running(self.number, pending.theta, ticket, request) for pending, ticket, request in begun]
         self.evaluator.running = known + new
 
     def begin_evaluation(self, training: Training, pending: PendingEvaluation) -> Running:
@@ -148,12 +148,13 @@ class Player:
         self._note((pending, pool.submit(request), request))
         return self.evaluator.running[-1]
 
-    async def finished(self, training: Training, pending: PendingEvaluation) -> FinishedEvaluation:
-        """Await an evaluation, which begins here if it does not play yet."""
+    async def finished(self, training: Training, pending: PendingEvaluation) -> tuple[FinishedEvaluation, bool]:
+        """Await an evaluation, which begins here if it does not play yet. Returns it, and `Batch.differs`."""
         running = self.begin_evaluation(training, pending)
-        batch = await self.evaluator.result(running.ticket)
+        batch = await self.evaluator.noise_free(running.ticket, running.request)
         self.evaluator.running = [each for each in self.evaluator.running if each.ticket != running.ticket]
-        return FinishedEvaluation(pending, Evaluation(batch.returns, batch.lengths, running.seeds))
+        evaluation = Evaluation(batch.returns, batch.lengths, running.request.eval_seeds)
+        return FinishedEvaluation(pending, evaluation), batch.differs
 
     async def evaluate(self, training: Training, seeds: Int64, of: PendingEvaluation | Snapshot | None = None) -> Evaluation:
         """Play noise-free episodes, one for each environment seed.

@@ -6,11 +6,11 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from fastes.pools.pool import Condition, side_by_side
-from fastes.rollout.batch import StepsPlayed
+from fastes.rollout.batch import Batch, StepsPlayed
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.archive import Snapshot
 from fastes.training.evaluation import Evaluation, FinishedEvaluation
@@ -62,7 +62,7 @@ class Silent:
 
 
 class _Stopped(Exception):
-    """One of several trials has ended the training: the others end where they are."""
+    """One of several trials has ended the training, or left C: the others end where they are."""
 
 
 class _Aside(NamedTuple):
@@ -91,7 +91,7 @@ class Trainer:
         self._aside: _Aside | None = None
         self._listener: Listener = Silent()
         self._is_stopped = self._is_late = False
-        self._pool_at_start = evaluator, evaluator.openings
+        self._pool_at_start = self._pool_now
         self._pace = Pace(time.perf_counter())
         self.cpu_seconds = 0.0  # CPU time of all trials so far, also of an earlier process that the run folder knows of
         self._cpu_began = 0.0  # the evaluator's CPU time when it was 0
@@ -145,8 +145,17 @@ class Trainer:
         if self._training(number).needs_warm_up():
             await self._warm_up(number)
         generation = await self._player(number).generation(self._training(number))
+        if self._leaves_c(generation.batch):
+            return
         record = await self._commit(number, generation)
         self._notify(record, generation)
+
+    def _leaves_c(self, batch: Batch) -> bool:
+        """Return whether candidates have other numbers in C than in Python: they and all later ones have to play in Python."""
+        if batch.differs:
+            self._drop(StepsPlayed(candidates=batch.steps))
+            self.evaluator.env_calls.leave_c()
+        return batch.differs
 
     def _notify(self, record: Record, generation: Generation) -> None:
         goes_on = self._listener.on_generation(record, generation)
@@ -156,16 +165,23 @@ class Trainer:
 
     async def _warm_up(self, number: int) -> None:
         training = self._training(number)
-        batch = await self._player(number).warm_up(training)
+        batch = await self._played_alike(lambda: self._player(number).warm_up(training))
         self._become(self.selection.with_training(training.warmed_up(batch), number))
+
+    async def _played_alike(self, play: Callable[[], Awaitable[Batch]]) -> Batch:
+        """Play first candidates, and again in Python if they have other numbers in C."""
+        batch = await play()
+        return await play() if self._leaves_c(batch) else batch
 
     async def _commit(self, number: int, generation: Generation) -> Record:
         """Replace a training by the one after a generation. Returns its statistics."""
         training, batch = self._training(number), generation.batch
-        finished, solved = list[FinishedEvaluation](), False
+        finished, solved, has_differed = list[FinishedEvaluation](), False, False
         due, waiting = training.due(batch)
         for pending in due:
-            finished.append(await self._player(number).finished(training, pending))
+            evaluated, differs = await self._player(number).finished(training, pending)
+            finished.append(evaluated)
+            has_differed |= differs
             solved, training = await self._process_evaluation(number, training, finished[-1])
             if solved:
                 break
@@ -189,6 +205,8 @@ class Trainer:
             )
             after = before.with_training(training.reporting(record, batch, finished))
             self._become(after.decided(number) if solved else after, record)
+            if has_differed:
+                self.evaluator.env_calls.leave_c()
             if solved:
                 self._drop(StepsPlayed(candidates=batch.steps))
         return record
@@ -246,7 +264,7 @@ class Trainer:
         for pending in self._training(number).pending:
             if not pending.already_reported:
                 training = self._training(number)
-                finished = await self._player(number).finished(training, pending)
+                finished, _ = await self._player(number).finished(training, pending)
                 solved, training = await self._process_evaluation(number, training, finished)
                 training = training.after_last_evaluation(finished)
                 if solved:
@@ -260,7 +278,8 @@ class Trainer:
     async def _measure(self) -> None:
         """Play a few candidates before a race: their lengths decide how many recipes the budget allows."""
         trial = self.selection.to_measure()
-        batch = await self._player(trial.number).measure(trial.training, MEASURED * self.selection.budget)
+        most = MEASURED * self.selection.budget
+        batch = await self._played_alike(lambda: self._player(trial.number).measure(trial.training, most))
         self._become(self.selection.measured(batch, trial))
 
     async def _play_rung(self) -> bool:
@@ -275,7 +294,7 @@ class Trainer:
         trials = (*selection.trials[first:], *selection.trials[:first])
         numbers = [trial.number for trial in trials if selection.plays_on(trial.number)]
         turns = deque(numbers)
-        self._pool_at_start = self.evaluator, self.evaluator.openings
+        self._pool_at_start = self._pool_now
         try:
             await side_by_side(*[self._run_trial(number, turns) for number in numbers])
         except _Stopped:
@@ -294,6 +313,8 @@ class Trainer:
             if is_first:
                 batch = await player.warm_up(training)
                 await _turn_of(number, turns)
+                if self._leaves_c(batch):
+                    raise _Stopped
                 self._become(self.selection.with_training(training.warmed_up(batch), number).in_turn(number))
             else:
                 generation = await player.generation(training)
@@ -301,6 +322,8 @@ class Trainer:
                 if self._is_spent:
                     self._drop(StepsPlayed(candidates=generation.batch.steps))
                     break
+                if self._leaves_c(generation.batch):
+                    raise _Stopped
                 record = await self._commit(number, generation)
                 self._notify(record, generation)
                 if self._is_stopped or not self.selection.is_open or self._is_interrupted:
@@ -312,8 +335,13 @@ class Trainer:
 
     @property
     def _is_interrupted(self) -> bool:
-        """Whether a callback has closed the pool that the rung's other trials play on: they begin their generations again."""
-        return self._pool_at_start != (self.evaluator, self.evaluator.openings) or not self.evaluator.pool.is_open
+        """Whether a callback has closed the pool of the rung's other trials, or one has left C: they begin again."""
+        return self._pool_at_start != self._pool_now or not self.evaluator.pool.is_open
+
+    @property
+    def _pool_now(self) -> tuple[Evaluator, int, bool]:
+        """The pool, which of its openings it is, and whether it has left C."""
+        return self.evaluator, self.evaluator.openings, self.evaluator.env_calls.in_python
 
     async def _end_rung(self, is_last: bool = False) -> None:
         """Process what the trials of a rung still play, score them, and go on with the better ones."""
