@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fastes.models.model import Model
-from fastes.policies.custom_policy import CustomSpec
 from fastes.settings.preset_loader import other_version
 
 
@@ -35,13 +34,7 @@ def choice_in_words(model: Model) -> str:
 
 def steps_in_words(model: Model) -> str:
     """Return where an environment steps, in C or in Python, and why not in C."""
-    if model.settings.native == "off":
-        return "in Python: native = 'off'"
-    if model.source.vector_env is not None:
-        return "in Python: it is a vector environment"
-    if isinstance(model.policy_spec, CustomSpec):
-        return "in Python, as its policy does"
-    why = model.evaluator.look().python_because
+    why = model.evaluator.python_because
     return f"in Python: {why}" if why else "in C"
 
 

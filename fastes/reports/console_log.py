@@ -171,8 +171,7 @@ def _evaluation_in_words(mean: float, timesteps: int) -> str:
 def task_line(model: Model) -> str:
     """Return a line about the spaces, and about the policy and its settings unless recipes race."""
     observations, actions = space_in_words(model.observation_space), space_in_words(model.action_space)
-    in_c = steps_in_words(model) == "in C"
-    seen = f"observations {observations}; actions {actions}{'; steps in C' * in_c}"
+    seen = f"observations {observations}; actions {actions}; steps {steps_in_words(model)}"
     return seen if model.selection.is_new_race else f"{seen}; {choice_in_words(model)}"
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs.closing import close_env
-from fastes.envs.native.twins import Twin, twin_of
+from fastes.envs.native.twins import Twin, python_because, twin_of
 from fastes.envs.source import Env
 from fastes.es.perturbations import write_candidate
 from fastes.policies.custom_policy import AnySpec
@@ -84,11 +84,12 @@ class _Player:
         self.folded = 0
         self.twin: Twin | None = None
 
-    def meet(self, twin: Twin | None) -> None:
-        """Play in this twin from now on, if the actor can."""
-        can_play = twin is not None and twin.instance.reads(self.actor)
-        self.twin = twin if can_play else None
+    def meet(self, found: Twin | str, reads_infos: bool = False) -> str:
+        """Play in this twin from now on, if there is one and that can be; return why not, as of `python_because`."""
+        why = python_because(found, self.actor, reads_infos)
+        self.twin = None if why or isinstance(found, str) else found
         self._jobs = {}
+        return why
 
     def jobs_in_c(self, slot: RequestSlot) -> _core.NativeJobs | None:
         """Return what plays a slot's jobs in C as a whole; None if Python has a part in each."""
@@ -288,21 +289,12 @@ class JobRunner:
 
     def _find_twin(self) -> None:
         """Look for the environment's twin: it is another one after each change."""
-        if self._has_left_c:
-            self._take_twin(None)
-            return
-        found = twin_of(self.env) if self.spec.native != "off" else ""
-        if not isinstance(found, str) and not found.is_same and self.spec.info_bytes > 0:
-            found = "a callback reads infos"
-        self._take_twin(None if isinstance(found, str) else found)
-        if self.spec.native == "on" and any(player.twin is None for player in self._players):
-            why = found if isinstance(found, str) else "its policy or its spaces are not those of C"
-            name = self.spec.source.name
+        is_off = self._has_left_c or self.spec.native == "off"
+        found = "not in C" if is_off else twin_of(self.env)
+        reasons = [player.meet(found, self.spec.info_bytes > 0) for player in self._players]
+        if self.spec.native == "on" and not is_off and any(reasons):
+            why, name = next(filter(None, reasons)), self.spec.source.name
             raise ValueError(f"native = 'on': {name} does not step in C: {why}; native = 'auto' steps it in Python")
-
-    def _take_twin(self, twin: Twin | None) -> None:
-        for player in self._players:
-            player.meet(twin)
 
     def plays_natively(self, slot: RequestSlot) -> bool:
         """Whether it plays a request in C alone, so that no code in Python comes near signals, random states and threads."""

@@ -11,18 +11,22 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from fastes._core import Actor
 from fastes.envs.closing import close_env
 from fastes.envs.given.later_changes import WatchedEnv
 from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.es.noise_table import window_size
+from fastes.policies.custom_policy import CustomSpec
 from fastes.pools.pool import Pool, run_to_end
 from fastes.rollout.batch import Batch, StepsPlayed
 from fastes.rollout.env_calls import FORGET, LEAVE_C, EnvCalls, made_on, make_call
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import PoolSpec, Request, TrainingNeeds, comparable
+from fastes.rollout.job_runner import make_actor
 from fastes.rollout.last_infos import ROOM
 from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.rollout.observations import ObservationReader
 from fastes.settings.settings import Settings
 from fastes.system.console import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
@@ -233,11 +237,34 @@ class Evaluator:
             env = self.source(self.own_number if self.pool.is_open or self.is_shared else 0)
             try:
                 self.pool_spec(training=False).check_spaces(env)
-                self.seen = look_at(env)
+                found = self.see(env)
             finally:
                 close_env(env, self.source.name)
             self.env_shown = True
+            return found
         return self.seen
+
+    def see(self, env: Env) -> Seen:
+        """Remember the spaces and limits of an environment, and return them."""
+        self.seen = look_at(env, self._actor_in)
+        return self.seen
+
+    def _actor_in(self, env: Env) -> Actor | None:
+        """The first training's actor for an environment; None for a policy in Python."""
+        if isinstance(self._first.spec, CustomSpec):
+            return None
+        return make_actor(self.needs_of(self._first, False), ObservationReader(env.observation_space, lambda *_: None))
+
+    @property
+    def python_because(self) -> str:
+        """Why its environments step in Python, in words; "" if they step in C."""
+        if self._first.settings.native == "off":
+            return "native = 'off'"
+        if self.source.vector_env is not None:
+            return "it is a vector environment"
+        if self.env_calls.in_python:
+            return "its version in C differed"
+        return self.look().python_because[self._info_bytes > 0]
 
     def build(self, **extra: Any) -> Env:
         """An environment of this process, beside those that play, after the calls so far. extra: as of EnvSource."""
