@@ -136,7 +136,7 @@ class Evaluator:
             evaluations_first=not first.settings.eval_lag,
             info_bytes=self._info_bytes if training else 0,
             info_keywords=self._info_keywords,
-            native=first.settings.native,
+            native=str(first.settings.native),  # a bool has become a word
         )
 
     def needs(self, training: bool = True) -> tuple[TrainingNeeds, ...]:

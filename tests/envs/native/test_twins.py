@@ -298,6 +298,15 @@ def test_a_limit_that_is_no_number_of_steps_means_python(limit: Any) -> None:
     assert "it ends after" in str(twin_of(env))
 
 
+@pytest.mark.parametrize(("native", "word"), [(True, "on"), (False, "off")])
+def test_true_and_false_are_words(native: bool, word: str) -> None:
+    with FastES("CartPole-v1", n_workers=0, native=native, **SETTINGS) as model:
+        assert model.settings.native == word
+        model.learn(20)
+    with pytest.raises(ValueError, match="expected one of"):
+        FastES("CartPole-v1", native=1)  # type: ignore[arg-type]
+
+
 def test_another_action_space_means_python() -> None:
     env = gymnasium.make("CartPole-v1", disable_env_checker=True)
     env.unwrapped.action_space = spaces.Discrete(2, start=0)
