@@ -280,6 +280,7 @@ def test_a_method_that_was_put_into_a_class_means_python(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("env_id", "name", "value", "words"),
     [
+        ("CartPole-v1", "_sutton_barto_reward", np.bool_(True), "numpy.bool"),
         ("CartPole-v1", "gravity", np.float64(9.8), "float64"),
         ("MountainCarContinuous-v0", "max_action", 0.5, "actions from -1.0 to 0.5"),
         ("Acrobot-v1", "torque_noise_max", 1.0, "noise"),
