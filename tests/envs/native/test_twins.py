@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import gymnasium
 import numpy as np
@@ -275,6 +276,35 @@ def test_a_method_that_was_put_into_a_class_means_python(monkeypatch: pytest.Mon
     """It may differ where the first episodes do not come."""
     monkeypatch.setattr(CartPoleEnv, "reset", lambda self, **_: (np.zeros(4, np.float32), {}))
     assert "reset was replaced" in str(twin_of(gymnasium.make("CartPole-v1", disable_env_checker=True)))
+
+
+def constant(_: Any, **__: Any) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("env_id", "place", "name", "value"),
+    [
+        ("CartPole-v1", "classic_control.cartpole.CartPoleEnv", "step", mock.MagicMock()),
+        ("CartPole-v1", "classic_control.cartpole.CartPoleEnv", "reset", functools.partialmethod(constant)),
+        ("Acrobot-v1", "classic_control.acrobot.AcrobotEnv", "np_random", property(constant)),
+        ("Pendulum-v1", "classic_control.pendulum", "angle_normalize", abs),
+        ("Acrobot-v1", "classic_control.acrobot", "rk4", constant),
+        ("Hopper-v5", "mujoco.hopper_v5.HopperEnv", "is_healthy", True),
+        ("Hopper-v5", "mujoco.hopper_v5.HopperEnv", "control_cost", functools.partialmethod(constant)),
+        ("Hopper-v5", "mujoco.hopper_v5.HopperEnv", "do_simulation", functools.partialmethod(constant)),
+        ("Humanoid-v5", "mujoco.humanoid_v5", "mass_center", abs),
+    ],
+)
+def test_anything_in_the_place_of_a_function_means_python(
+    monkeypatch: pytest.MonkeyPatch, env_id: str, place: str, name: str, value: Any
+) -> None:
+    if env_id.endswith("-v5"):
+        pytest.importorskip("mujoco")
+    env = gymnasium.make(env_id, disable_env_checker=True)
+    assert isinstance(twin_of(env), Twin)
+    monkeypatch.setattr(f"gymnasium.envs.{place}.{name}", value, raising=False)
+    assert f"{name} was replaced" in str(twin_of(env))
 
 
 @pytest.mark.parametrize(
