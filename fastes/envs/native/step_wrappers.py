@@ -85,8 +85,8 @@ def _is_count(value: Any) -> bool:
 def replaced_in_words(layer: Any) -> str:
     """Return what was replaced of an object's methods, of Gymnasium's classes or of their modules' functions; "" for none.
 
-    Names and files are compared with the compiled modules. Names that these import, such as `np`, are not looked at, nor the code of
-    a function that names the same file.
+    Names and files are compared with the compiled modules. Other imports, such as `np`, are not looked at, nor the code of a
+    function that names the same file.
     """
     kind = type(layer)
     own = [name for name, value in vars(layer).items() if callable(value) and hasattr(kind, name)]
