@@ -406,7 +406,8 @@ def test_trainings_may_differ_in_any_setting(rungs: int) -> None:
             generation = await player.generation(training)
             due, waiting = training.due(generation.batch)
             for pending in due:
-                training = training.after_evaluation(await player.finished(training, pending))
+                finished, _ = await player.finished(training, pending)
+                training = training.after_evaluation(finished)
             training, _ = training.tell(generation.batch, waiting)
         return training
 
