@@ -40,12 +40,19 @@ docs: ## remake what is made from the code, and build the site in build/site (ex
 	$(PYTHON) docs/scripts/draw_how_es_works.py
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/site
 
-pictures: ## draw README's and the pages' pictures, two minutes; Humanoid-v5's of HUMANOID, a run folder (extras: mujoco, plots)
+# a robot as README shows it, of a run folder
+play = PYTHONPATH=docs/scripts $(PYTHON) -m fastes play $(1) --video docs/pictures/$(2) --wrapper light_robot:LightRobot \
+	--env-kwargs width=420 height=236 --max-seconds 7 --no-caption
+
+# Humanoid-v5 trains for hours, so its picture stays unless HUMANOID names a run folder
+pictures: ## draw README's and the pages' pictures, two minutes; Humanoid-v5's of HUMANOID (extras: mujoco, plots, video)
 	$(PYTHON) docs/scripts/draw_architecture.py
 	$(PYTHON) docs/scripts/draw_how_es_works.py
-	$(PYTHON) docs/scripts/draw_robot.py
 	$(PYTHON) -m benchmarks.learning.comparison
-	$(if $(HUMANOID),$(PYTHON) docs/scripts/draw_robot.py --env Humanoid-v5 --run $(HUMANOID))
+	rm -rf build/pictures
+	$(PYTHON) -m fastes train HalfCheetah-v5 --seed 1 --target-return none --runs build/pictures --quiet
+	$(call play,build/pictures/HalfCheetah-v5/1,half_cheetah.gif)
+	$(if $(HUMANOID),$(call play,$(HUMANOID),humanoid.gif))
 
 bench: ## kernels and throughput, each against a baseline in the same run
 	$(PYTHON) -m benchmarks.speed.kernels

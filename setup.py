@@ -4,9 +4,12 @@ Run by another name than __main__ it builds nothing: `fastes doctor` reads sourc
 """
 
 import hashlib
+import os
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 if sys.platform == "win32":
     raise SystemExit("FastES needs GCC's vector extensions and POSIX shared memory: build it on Linux, macOS or in WSL.")
@@ -64,6 +67,21 @@ if __name__ == "__main__":
     import numpy as np
     from Cython.Build import cythonize
     from setuptools import Extension, setup
+    from setuptools.command.build_ext import build_ext
+
+    class BuildTogether(build_ext):
+        """Compiles the files side by side: it takes half the time on two cores."""
+
+        def build_extensions(self) -> None:
+            compile_in_turn = self.compiler.compile
+
+            def compile_together(sources: list[str], **settings: Any) -> list[str]:
+                with ThreadPoolExecutor(os.cpu_count()) as pool:
+                    objects = pool.map(lambda source: compile_in_turn([source], **settings), sources)
+                    return [path for paths in objects for path in paths]
+
+            self.compiler.compile = compile_together
+            super().build_extensions()
 
     core = Extension(
         "fastes._core",
@@ -75,6 +93,7 @@ if __name__ == "__main__":
     )
 
     setup(
+        cmdclass={"build_ext": BuildTogether},
         ext_modules=cythonize([core], build_dir="build/cython", include_path=["src"]),
         long_description=index_page(Path("README.md").read_text(encoding="utf-8"), repository()),
         long_description_content_type="text/markdown",

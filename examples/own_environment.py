@@ -29,7 +29,7 @@ class Target(gymnasium.Env):
         return np.concatenate([self.position, self.velocity, self.target]).astype(np.float32)
 
 
-# no preset knows this environment: recipes race on the first third of the budget, and the best one takes the rest
+# no preset knows this environment: recipes race on a third to a half of the budget, and the best one takes the rest
 with FastES(Target, seed=0) as model:
     model.learn(total_timesteps=400_000, progress_bar=True)
     result = model.evaluate(100)

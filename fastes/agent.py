@@ -20,7 +20,6 @@ from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.writer import write_anywhere
 from fastes.envs.closing import close_env
 from fastes.envs.given.rebuild import check_for_workers
-from fastes.envs.seen import look_at
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import FastESError, check_flag, check_int, check_seed, level_outside
 from fastes.es.perturbations import check_episodes
@@ -160,7 +159,9 @@ class Agent:
             seed = secrets.randbelow(2**31) if seed is None else check_seed(seed)
             selection = _new_selection(source, kinds, seed, own)
             self._set_up(source, selection, PoolChoice(n_workers, cluster), verbose, keywords)
-            self.evaluator.env_shown, self.evaluator.seen = True, None if source.vector_env else look_at(own)
+            self.evaluator.env_shown = True
+            if source.vector_env is None:
+                self.evaluator.see(own)
             self.base_preset, self.given_settings = base, changes
 
     def _set_up(
@@ -248,7 +249,7 @@ class Agent:
         if budget and is_spent and not self.solved and self.generation == begun_at.get(self.selection.present.number, 0):
             warnings.warn(
                 f"nothing was trained: {self.num_timesteps:,} timesteps went into the first candidates, and total_timesteps "
-                f"is {budget:,}. Give many times as many as the first candidates took",
+                f"is {budget:,}. Give {10 * self.num_timesteps:,} or more",
                 UserWarning,
                 stacklevel=level_outside(),
             )

@@ -37,7 +37,7 @@ class Described:
         group: Heading under which both show it.
         low, high: Inclusive limits of a number.
         above, below: Exclusive limits of a number.
-        choices: The only values of a text.
+        choices: The only values of a text. If "on" and "off" are among them, True and False stand for these.
         check: `check(name, value)` returns the plain value or raises TypeError or ValueError. None for the check by type.
         schedule: The numbers that its schedules may have (see `fastes.es.schedules.scheduled`); None if it takes no schedule.
         gain: The tasks on which a preset or a study gains by it, with the value if one gains; '' if none does yet.
@@ -117,6 +117,8 @@ def checked(item: Field[Any], value: Any) -> Any:
         return _checked_float(name, value, told)
     if item.type == "bool" and not isinstance(value, bool):
         raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected True or False")
+    if isinstance(value, bool) and "on" in told.choices:
+        value = "on" if value else "off"
     if told.choices and (not isinstance(value, str) or value not in told.choices):
         raise ValueError(f"{name} = {shown(value)}: expected one of {told.choices}{suggest(value, told.choices)}")
     return plain(value)

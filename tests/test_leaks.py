@@ -37,7 +37,7 @@ def held() -> tuple[int, int, int, int]:
     return len(os.listdir("/proc/self/fd")), threading.active_count(), len(children()), maps.count("memfd:fastes")
 
 
-@pytest.mark.parametrize(("n_workers", "models"), [(0, 20), (1, 5)])
+@pytest.mark.parametrize(("n_workers", "models"), [(0, 8), (1, 3)])
 def test_models_in_sequence_leave_nothing(n_workers: int, models: int) -> None:
     train("Toy-v0", 1, n_workers, **SETTINGS)
     before = held()

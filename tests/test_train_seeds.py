@@ -557,7 +557,8 @@ def test_one_bar_adds_up_all_seeds(capsys: pytest.CaptureFixture[str], tmp_path:
     captured = capsys.readouterr()
     made = sum(int(_rows(tmp_path / "Toy-v0" / str(n))[-1]["timesteps"]) for n in (1, 2, 3))
     (line,) = captured.err.splitlines()
-    assert re.fullmatch(rf"100% {made / 1000:.2f}k steps \[.*, median eval -?\d+\.\d, 3 of 3 ended\]", line), line
+    notes = r"median eval -?\d+\.\d, 3 of 3 ended, best -?\d+\.\d, median mean -?\d+\.\d, util \d+%"
+    assert re.fullmatch(rf"100% {made / 1000:.2f}k steps \[.*, {notes}\]", line), line
     assert "ret mean" not in captured.out
 
 
@@ -588,7 +589,7 @@ def test_python_has_the_bar_too(capsys: pytest.CaptureFixture[str]) -> None:
     trainings = Trainings()
     train_seeds(toy(), 2, total_timesteps=100, callback=trainings, progress_bar=True, n_workers=0, **COMMON)
     (line,) = capsys.readouterr().err.splitlines()
-    assert re.search(r"^100% \d+ steps \[.*, 2 of 2 ended\]$", line)
+    assert re.search(r"^100% \d+ steps \[.*, 2 of 2 ended, median mean -?\d+\.\d, util \d+%\]$", line)
     assert [len(one.records) for one in trainings.all] == [1, 1]
     train_seeds(toy(), 2, total_timesteps=100, n_workers=0, **COMMON)
     assert capsys.readouterr().err == ""

@@ -111,12 +111,12 @@ def play_row(name: str, method: str, seed: int, steps: int) -> Row:
     """Train on a task with a method, then evaluate.
 
     Args:
-        method: 'auto', 'recipe:<preset>', 'ppo', 'a2c', 'ars', 'cma', 'random' or 'fixed'.
+        method: 'auto', 'recipe:<preset>', 'ppo', 'trpo', 'a2c', 'ars', 'cma', 'random' or 'fixed'.
         steps: The training's; a method ends with the generation or the rollout in which it has taken them.
     """
     task, before = read_tasks()[name], ended_cpu_seconds()
     kind, _, preset = method.partition(":")
-    of_sb3 = dict.fromkeys(("ppo", "a2c", "ars"), learn_sb3)
+    of_sb3 = dict.fromkeys(("ppo", "trpo", "a2c", "ars"), learn_sb3)
     peers = {**of_sb3, "cma": learn_cma, "random": random_actions, "fixed": fixed_action}
     learnt = peers.get(kind, learn_fastes)(task, preset or kind, seed, steps)
     cpu = round(ended_cpu_seconds() - before, 1)
@@ -138,9 +138,9 @@ def learn_fastes(task: OwnTask, preset: str, seed: int, steps: int) -> Learnt:
 
 
 def learn_sb3(task: OwnTask, algo: str, seed: int, steps: int) -> Learnt:
-    """PPO, A2C, or ARS with a linear policy, with the defaults of their libraries; ARS sees a Dict as a flat vector."""
+    """PPO, TRPO, A2C, or ARS with a linear policy, with the defaults of their libraries; ARS sees a Dict as a flat vector."""
     import torch
-    from sb3_contrib import ARS
+    from sb3_contrib import ARS, TRPO
     from stable_baselines3 import A2C, PPO
     from stable_baselines3.common.preprocessing import is_image_space
 
@@ -153,7 +153,7 @@ def learn_sb3(task: OwnTask, algo: str, seed: int, steps: int) -> Learnt:
     else:
         sees = is_image_space(space) and min(sorted(space.shape)[-2:]) >= _NATURE_SIDE
         policy = "MultiInputPolicy" if isinstance(space, spaces.Dict) else "CnnPolicy" if sees else "MlpPolicy"
-        model = (A2C if algo == "a2c" else PPO)(policy, env, seed=seed, device="cpu")
+        model = {"ppo": PPO, "trpo": TRPO, "a2c": A2C}[algo](policy, env, seed=seed, device="cpu")
     model.learn(steps)
     return Learnt(env, lambda seen: model.predict(seen, deterministic=True)[0][()], lambda: None, model.num_timesteps)
 

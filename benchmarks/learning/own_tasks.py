@@ -1,4 +1,4 @@
-"""How good FastES is on tasks without a preset, of textbooks and other packages, compared with PPO, ARS and CMA-ES."""
+"""How good FastES is without a preset on tasks of textbooks and packages, compared with PPO, TRPO, A2C, ARS and CMA-ES."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.machine import usable_cpus
 from benchmarks.options import COUNT_OR_0
 from benchmarks.tables import amount, markdown_table
 
-PEERS = ("ppo", "a2c", "ars", "cma", "random", "fixed")
+PEERS = ("ppo", "trpo", "a2c", "ars", "cma", "random", "fixed")
 _LEVEL = 0.01  # scores that differ by less are level
 
 Scores = Mapping[tuple[str, str], tuple[float, float]]  # of a task and a method: median and worst seed
@@ -152,7 +152,7 @@ def main(given: Sequence[str] | None = None) -> None:
         "command", choices=("run", "table", "check"), help="check plays random actions and actions that never change"
     )
     parser.add_argument("--tasks", nargs="+", default=[], metavar="NAME", help="tasks, splits or groups (default: all)")
-    methods = "auto, recipe:<preset>, ppo, a2c, ars, cma, random, fixed; NAME@PEER: in PEER's CPU time (default: auto)"
+    methods = "auto, recipe:<preset>, ppo, trpo, a2c, ars, cma, random, fixed; NAME@PEER: in PEER's CPU time (default: auto)"
     parser.add_argument("--method", nargs="+", default=["auto"], metavar="NAME", help=methods)
     parser.add_argument("--seeds", type=COUNT_OR_0, nargs="+", default=[0, 1, 2], metavar="K", help="default: 0 1 2")
     out = Path("benchmarks/results/studies/own_tasks.csv")

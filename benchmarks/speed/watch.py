@@ -1,17 +1,25 @@
 """The cost of `fastes watch`: a long run's first answer, an update, the bytes it sends, and its memory over an hour.
 
+With selenium, Chromium and its driver also what a browser takes from the address to the curve, and for an update.
+
 python -m benchmarks.speed.watch
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import shutil
 import statistics
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +28,8 @@ from benchmarks.options import COUNT
 from benchmarks.tables import markdown_table
 from fastes.reports.progress_rows import read_progress
 from fastes.training.record import Record
+from fastes.watch.server import WatchServer
+from fastes.watch.videos import Videos
 from fastes.watch.watched_runs import WatchedRuns
 
 OPEN_SECONDS, UPDATE_SECONDS, GROWTH = 1.0, 0.1, 1.1  # aims
@@ -47,6 +57,57 @@ def check(shown: dict[str, list[list[float]]], run: Path) -> None:
 def resident_kib() -> int:
     """Memory of this process."""
     return int(next(row for row in Path("/proc/self/status").read_text().splitlines() if row.startswith("VmRSS")).split()[1])
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Chromium without a window; None if it or selenium is missing."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None or importlib.util.find_spec("selenium") is None:
+        yield None
+        return
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--window-size=1300,1200"):
+        options.add_argument(argument)
+    with webdriver.Chrome(options=options, service=Service(driver)) as made:
+        yield made
+
+
+def in_browser(run: Path, generations: int, updates: int) -> tuple[float, float, list[float]] | None:
+    """Return seconds from the address to a part of the curve and to all of it, and of each update; None without a browser."""
+    videos = Videos()
+    with browser() as chromium, WatchServer([run.parent], 0, videos) as server:
+        if chromium is None:
+            return None
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        began = time.perf_counter()
+        chromium.get(server.address)
+        part, whole = (
+            _seconds_until(chromium, began, what) for what in ("charts.speed.plot", "[...runs.values()][0]?.complete")
+        )
+        chromium.execute_script("clearTimeout(timer)")
+        seconds = []
+        for number in range(updates):
+            with open(run / "progress.csv", "a") as file:
+                file.write(line(generations + number + 1) + "\n")
+            once = "const [done] = arguments, began = performance.now(); update().then(() => { clearTimeout(timer); "
+            once += "requestAnimationFrame(() => setTimeout(() => done(performance.now() - began))); });"  # once it is drawn
+            seconds.append(chromium.execute_async_script(once) / 1e3)
+        if chromium.execute_script("return [...runs.values()][0].generations") != generations + updates:
+            raise SystemExit("the page lacks rows: its updates are no measurement")
+        server.shutdown()
+    videos.close()
+    return part, whole, seconds
+
+
+def _seconds_until(chromium: Any, began: float, what: str) -> float:
+    while not chromium.execute_script(f"return Boolean(typeof charts !== 'undefined' && {what})"):
+        time.sleep(0.01)
+    return time.perf_counter() - began
 
 
 def main() -> int:
@@ -83,9 +144,20 @@ def main() -> int:
             sent.append(len(text))
             memory.append(resident_kib())
         check(runs.run_since(str(run), {})["trials"]["1"], run)
+        (run / "progress.csv").write_text("\n".join(rows))
+        seen = in_browser(run, arguments.generations, min(arguments.updates, 100))
     tenth = max(len(sent) // 10, 1)
     bytes_grown = statistics.median(sent[-tenth:]) / statistics.median(sent[:tenth])
     memory_grown = memory[-1] / memory[tenth - 1]
+    drawn = [["in Chromium: not measured, it or selenium is missing", "", ""]]
+    if seen is not None:
+        part, all_of_it, drawing = seen
+        drawn = [
+            ["in Chromium: a part, s", f"{part:.2f}", f"{OPEN_SECONDS:g}"],
+            ["in Chromium: all of it, s", f"{all_of_it:.2f}", ""],
+            ["in Chromium: an update, median, ms", f"{1e3 * statistics.median(drawing):.1f}", f"{1e3 * UPDATE_SECONDS:.0f}"],
+            ["in Chromium: an update, the longest, ms", f"{1e3 * max(drawing):.1f}", ""],
+        ]
     print(describe(), "\n")
     print(
         markdown_table(
@@ -104,6 +176,7 @@ def main() -> int:
                 ["bytes of an update, median", f"{statistics.median(sent):,.0f}", ""],
                 ["bytes, last tenth over first", f"{bytes_grown:.2f}", f"{GROWTH:g}"],
                 ["memory, end over first tenth", f"{memory_grown:.2f}", f"{GROWTH:g}"],
+                *drawn,
             ],
         )
     )

@@ -61,7 +61,7 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
         folder.note_result(outcome.kept)
         last = model.theta
         with model.as_judged():
-            _tell(model, outcome, is_last=bool((model.theta == last).all()))
+            _tell(model, outcome, is_last=np.array_equal(model.theta, last))
     if not folder.draw(model):
         say(f"no learning_curve.png: it needs matplotlib, {install_command('plots')}")
     if not interrupted and not model.out_of_time:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import gymnasium
 
+from fastes import _core
 from fastes.envs.layers import episode_limit, layers
-from fastes.envs.native.twins import twin_of
+from fastes.envs.native.twins import python_because, twin_of
 
 
 class Seen(NamedTuple):
@@ -20,7 +22,7 @@ class Seen(NamedTuple):
         kinds: Classes of its layers, outermost first.
         names: Attributes and methods of all layers.
         episode_limit: See `episode_limit`.
-        python_because: Why it steps in Python, in words; "" if it steps in C.
+        python_because: Why it steps in Python, in words, and why if a callback reads infos; "" if it steps in C.
     """
 
     observation_space: gymnasium.Space[Any]
@@ -30,15 +32,16 @@ class Seen(NamedTuple):
     kinds: tuple[type, ...]
     names: frozenset[str]
     episode_limit: int | None
-    python_because: str
+    python_because: tuple[str, str]
 
 
-def look_at(env: gymnasium.Env[Any, Any]) -> Seen:
-    """Return what is to be remembered of an environment."""
+def look_at(env: gymnasium.Env[Any, Any], make_actor: Callable[[gymnasium.Env[Any, Any]], _core.Actor | None]) -> Seen:
+    """Return what is to be remembered of an environment. make_actor: returns what plays in it; None if that is in Python."""
     each = list(layers(env))
     names = frozenset(name for layer in each for name in dir(layer))
     modes = tuple((env.metadata or {}).get("render_modes") or ())
     kinds = tuple(type(layer) for layer in each)
     found = twin_of(env)
-    why = found if isinstance(found, str) else ""
+    actor = None if isinstance(found, str) else make_actor(env)
+    why = python_because(found, actor, False), python_because(found, actor, True)
     return Seen(env.observation_space, env.action_space, env.render_mode, modes, kinds, names, episode_limit(env), why)

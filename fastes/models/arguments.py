@@ -24,6 +24,7 @@ from fastes.setting_fields import checked_number
 from fastes.settings import population_scale
 from fastes.settings.foreign_names import answer_in_learn
 from fastes.settings.preset_loader import DEFAULT, NO_SETTINGS, tomllib
+from fastes.settings.recipes import AUTO, given_in
 from fastes.settings.settings import FUNCTIONS, Settings, setting_names
 from fastes.system.near_paths import what_is_beside
 
@@ -89,19 +90,21 @@ def check_verbose(verbose: object) -> None:
 
 
 class Config(NamedTuple):
-    """The content of a file: settings, and environment and seed of a run."""
+    """The content of a file: settings, and environment and seed of a run. A race of recipes has the user's settings alone."""
 
     settings: dict[str, Any]
     env: str | None
     seed: int | None = None
     env_kwargs: str = "{}"
     wrappers: tuple[str, ...] = ()
+    is_race: bool = False
 
 
 def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the constructor's arguments for a file, with changes on top; the environment's preset is ignored.
 
-    population_scale, in the file or among the changes, scales the file's settings.
+    population_scale, in the file or among the changes, scales the file's settings. The file of a race of recipes gives those
+    of a new race.
 
     Args:
         path: A run folder's config.toml, that folder, or the preset file of `fastes tune`.
@@ -115,10 +118,11 @@ def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str,
     if wanted is None:
         raise ValueError(f"{path} names no environment: pass one")
     _check_functions(path, {**config.settings, **changes})
-    settings, changes = _scaled(config.settings, changes)
-    arguments = {**settings, "env": wanted, "seed": config.seed, **changes, "preset": DEFAULT}
+    settings, changes = (_raced if config.is_race else _scaled)(config.settings, changes)
+    preset = AUTO if config.is_race else DEFAULT
+    arguments = {**settings, "env": wanted, "seed": config.seed, **changes, "preset": preset}
     given, own = changes.get("policy_kwargs", {}), config.settings.get("policy_kwargs", {})
-    if isinstance(given, Mapping) and isinstance(own, Mapping):
+    if isinstance(given, Mapping) and isinstance(own, Mapping) and (given or own):
         of = config.settings.get("policy")
         arguments["policy_kwargs"] = on_top_of(own, of, given, changes.get("policy", of))
     if isinstance(wanted, str) and wanted == config.env:
@@ -145,7 +149,16 @@ def config_of_run(tables: Mapping[str, Any]) -> Config:
     run = run if isinstance(run, dict) else {}
     wrappers = run.get("wrappers", [])
     names = tuple(wrappers) if isinstance(wrappers, list) else (wrappers,)
-    return Config(tables.get("settings", {}), run.get("env"), run.get("seed"), str(run.get("env_kwargs", "{}")), names)
+    given = given_in(tables)
+    settings = tables.get("settings", {}) if given is None else given
+    kwargs = str(run.get("env_kwargs", "{}"))
+    return Config(settings, run.get("env"), run.get("seed"), kwargs, names, is_race=given is not None)
+
+
+def _raced(given: dict[str, Any], changes: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Return the user's settings of a race, and the changes, whose population_size replaces a population_scale."""
+    replaced = population_scale.NAME if "population_size" in changes else ""
+    return {name: value for name, value in given.items() if name != replaced}, changes
 
 
 def _scaled(settings: dict[str, Any], changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastes.models.model import Model
-from fastes.policies.custom_policy import CustomSpec
 from fastes.settings.preset_loader import other_version
 from fastes.training.selection import LEAST_GENERATIONS, Selection, Trial, rung_sizes
 
@@ -72,13 +71,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def steps_in_words(model: Model) -> str:
     """Return where an environment steps, in C or in Python, and why not in C."""
-    if model.settings.native == "off":
-        return "in Python: native = 'off'"
-    if model.source.vector_env is not None:
-        return "in Python: it is a vector environment"
-    if isinstance(model.policy_spec, CustomSpec):
-        return "in Python, as its policy does"
-    why = model.evaluator.look().python_because
+    why = model.evaluator.python_because
     return f"in Python: {why}" if why else "in C"
 
 

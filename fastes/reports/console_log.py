@@ -171,8 +171,7 @@ def _evaluation_in_words(mean: float, timesteps: int) -> str:
 def task_line(model: Model) -> str:
     """Return a line about the spaces, and about the policy and its settings unless recipes race."""
     observations, actions = space_in_words(model.observation_space), space_in_words(model.action_space)
-    in_c = steps_in_words(model) == "in C"
-    seen = f"observations {observations}; actions {actions}{'; steps in C' * in_c}"
+    seen = f"observations {observations}; actions {actions}; steps {steps_in_words(model)}"
     return seen if model.selection.is_new_race else f"{seen}; {choice_in_words(model)}"
 
 
@@ -211,8 +210,8 @@ def race_line(model: Model) -> str:
     selection = model.selection
     names = [f"{trial.recipe} as trial {trial.number + 1}" for trial in selection.trials]
     return (
-        f"{model.source.name} has {no_preset(model)}: up to {len(names)} recipes race in the first {selection.fraction:.0%} of "
-        f"the budget ({', '.join(names[:-1])} and {names[-1]})"
+        f"{model.source.name} has {no_preset(model)}: up to {len(names)} recipes race; they train on {selection.fraction:.0%} "
+        f"of the budget, and scoring them comes on top ({', '.join(names[:-1])} and {names[-1]})"
     )
 
 

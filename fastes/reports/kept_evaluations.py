@@ -55,10 +55,11 @@ class KeptEvaluations(Callback):
 
     def on_end(self, model: Model) -> None:
         """Keep the evaluations that were reported when training ended: no generation came with them."""
-        for of, evaluation in model.training.latest_evaluations:
-            at = of.timesteps + model.selection.steps_of_others
+        trial = model.selection.last
+        for of, evaluation in trial.training.latest_evaluations:
+            at = of.timesteps + model.selection.steps_beside(trial)
             if at < model.num_timesteps:  # not of an earlier training, whose steps no longer count
-                self._keep(model.selection.present.number + 1, at, evaluation.mean)
+                self._keep(trial.number + 1, at, evaluation.mean)
 
     def _keep(self, trial: int, at: int, mean: float) -> None:
         if not math.isfinite(mean) or at <= self._last_at.get(trial, -1):

@@ -242,8 +242,9 @@ class EvaluationsFile(_GenerationFile):
 
     def _note_evaluations(self, model: Model) -> None:
         """Add the last evaluations, except those that have a row, or that are of parameters from before this training."""
-        others = model.selection.steps_of_others
-        for of, evaluation in model.training.latest_evaluations:
+        trial = model.selection.last
+        others = model.selection.steps_beside(trial)
+        for of, evaluation in trial.training.latest_evaluations:
             at = of.timesteps + others
             known = at, evaluation.returns.tobytes()
             if of.generation >= self._first and known not in self._known:

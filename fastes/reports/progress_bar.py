@@ -38,7 +38,7 @@ class Progress(NamedTuple):
         remaining: Estimate of the seconds that are left; NaN for none.
         rate: Steps per second; NaN before the first step.
         phase: Present phase of the training, in words.
-        note: Text about the last evaluation; '' for none.
+        notes: Texts about returns and workers, the most important first.
     """
 
     share: float
@@ -46,7 +46,7 @@ class Progress(NamedTuple):
     remaining: float
     rate: float
     phase: str
-    note: str
+    notes: tuple[str, ...]
 
     @property
     def percent(self) -> int:
@@ -56,15 +56,21 @@ class Progress(NamedTuple):
     def in_words(self) -> str:
         remaining = "?" if math.isnan(self.remaining) else _clock(self.remaining)
         rate = "" if math.isnan(self.rate) else f", {short(self.rate)} steps/s"
-        note = f", {self.note}" if self.note else ""
-        return f"{self.phase} [{_clock(self.seconds)}<{remaining}{rate}{note}]"
+        notes = "".join(f", {note}" for note in self.notes)
+        return f"{self.phase} [{_clock(self.seconds)}<{remaining}{rate}{notes}]"
 
     def drawn(self, columns: int, ascii_only: bool) -> str:
-        """Return the bar with its words for a width in columns. If that is narrow, the rate is left out, then the note."""
+        """Return the bar with its words for a width in columns. If that is narrow, the rate is left out, then the last notes.
+
+        Args:
+            columns: The width.
+            ascii_only: Whether the bar is of ASCII's characters.
+        """
         from tqdm.std import Bar
 
         percent, without_rate = f"{self.percent:3d}%", self._replace(rate=math.nan)
-        for shown in (self, without_rate, without_rate._replace(note="")):
+        fewer = (without_rate._replace(notes=self.notes[:number]) for number in range(len(self.notes), -1, -1))
+        for shown in (self, *fewer):
             words = shown.in_words()
             if (width := columns - len(percent) - len(words) - 3) >= _NARROWEST:
                 return f"{percent}|{Bar(self.share, min(width, _WIDEST), Bar.ASCII if ascii_only else Bar.UTF)}| {words}"
@@ -265,7 +271,9 @@ class ProgressBar(Callback):
     def __init__(self, line_seconds: float | None = None, judging: int = 0) -> None:
         self._line_seconds, self._judging = line_seconds, judging
         self._trainings: dict[int, _Training] = {}
-        self._returns: dict[int, float] = {}  # last evaluation of each training
+        self._evaluations: dict[int, float] = {}  # the last one of each training
+        self._means: dict[int, float] = {}  # of the last population of each training
+        self._best, self._utilisation = -math.inf, math.nan
         self._face: Face | None = None
         self._lock = threading.RLock()
         self._looking: Repeatedly | None = None
@@ -295,7 +303,9 @@ class ProgressBar(Callback):
     def on_generation(self, model: Model, record: Record) -> None:
         self._trainings[id(model)].end_generation(record)
         if record.eval_generation:
-            self._returns[id(model)] = record.eval_return
+            self._evaluations[id(model)] = record.eval_return
+        self._means[id(model)], self._utilisation = record.return_mean, record.utilisation
+        self._best = max(self._best, model.selection.counters.best_eval_return)
         self._show()
 
     def on_phase(self, model: Model, name: str, episodes: int) -> None:
@@ -348,7 +358,7 @@ class ProgressBar(Callback):
         left += (self.expected - len(trainings)) * trainings[0].total
         left = max(left - ahead, 1.0) if left else 0.0
         self._share = max(self._share, min(done / (done + left), 0.9999)) if left > 0.0 else 1.0
-        return Progress(self._share, seconds, left / rate if left else 0.0, rate, self._phase(trainings), self._note())
+        return Progress(self._share, seconds, left / rate if left else 0.0, rate, self._phase(trainings), self._notes())
 
     def _running(self) -> StepsPlayed:
         """Return the steps of running episodes if several trainings share a pool: they belong to no single training."""
@@ -375,13 +385,18 @@ class ProgressBar(Callback):
             return f"of {trainings[0].model.max_minutes:g} min, {short(made)} steps"  # after the percentage
         return f"{short(made)} of {short(total)} steps"
 
-    def _note(self) -> str:
-        return f"eval {next(iter(self._returns.values())):.1f}" if self._returns else ""
+    def _notes(self) -> tuple[str, ...]:
+        """Return the last evaluation, the best one, the mean of the last population and the workers' utilisation, if known."""
+        median = "median " if self.expected > 1 else ""
+        notes = [f"{median}eval {statistics.median(self._evaluations.values()):.1f}"] if self._evaluations else []
+        notes += [f"best {self._best:.1f}"] if math.isfinite(self._best) else []
+        notes += [f"{median}mean {statistics.median(self._means.values()):.1f}"] if self._means else []
+        return (*notes, f"util {self._utilisation:.0%}") if math.isfinite(self._utilisation) else tuple(notes)
 
     def _begin(self) -> None:
         self._end(stays=True)
         self._begun = self._shown_at = time.monotonic()
-        self._share, self._returns = 0.0, {}
+        self._share, self._evaluations, self._means, self._best, self._utilisation = 0.0, {}, {}, -math.inf, math.nan
         self._face = choose_face(self._line_seconds)
         if self._face is not None:  # generations may take minutes
             self._looking = Repeatedly(_SECONDS, self._show)
@@ -425,7 +440,7 @@ class SeedsBar(ProgressBar):
     def close(self) -> None:
         self._end(stays=True)  # no other output reports on these trainings
 
-    def _note(self) -> str:
-        median = f"median eval {statistics.median(self._returns.values()):.1f}, " if self._returns else ""
+    def _notes(self) -> tuple[str, ...]:
         ended = sum(training.is_whole for training in self._trainings.values())
-        return f"{median}{ended} of {self._number} ended"
+        notes, after = super()._notes(), 1 if self._evaluations else 0
+        return (*notes[:after], f"{ended} of {self._number} ended", *notes[after:])

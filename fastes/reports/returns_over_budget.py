@@ -45,7 +45,8 @@ class ReturnsOverBudget:
         Args:
             value: A mean return; one that is not finite is left out.
             timesteps: Steps of the training so far.
-            budget: Steps at which it ends; 0 if that is not known. With another one the course begins again.
+            budget: Steps at which it ends; 0 if that is not known. With another one, as the winner of a race has, the bins
+                begin again, and the first value stays.
             is_first: Whether the value is of the training's first generation.
 
         Returns:
@@ -53,8 +54,10 @@ class ReturnsOverBudget:
         """
         if budget <= 0 or not math.isfinite(value):
             return False
+        if timesteps < self._timesteps:
+            self.first = None
         if budget != self._budget or timesteps < self._timesteps:
-            self._bins, self.bin, self.first = {}, -1, None
+            self._bins, self.bin = {}, -1
         if is_first:
             self.first = value
         self._budget, self._timesteps = budget, timesteps

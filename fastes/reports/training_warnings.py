@@ -68,7 +68,7 @@ class StatisticsWarnings:
         self._check_finite(training, record, batch)
         self._check_longest_episode(training, record, batch, finished)
         self._check_shortest_episodes(training, record)
-        self._check_equal_returns(training, record, batch, finished)
+        self._check_equal_returns(training, record, batch, finished, has_raced)
         if finished is not None:
             self._check_unbeaten(training, record, finished)
             self._check_drawn(training, finished)
@@ -108,7 +108,7 @@ class StatisticsWarnings:
             )
 
     def _check_equal_returns(
-        self, training: Training, record: Record, batch: Batch, finished: FinishedEvaluation | None
+        self, training: Training, record: Record, batch: Batch, finished: FinishedEvaluation | None, has_raced: bool
     ) -> None:
         value = float(batch.returns.flat[0])
         are_equal = value == record.return_max and bool((batch.returns == value).all())
@@ -121,10 +121,12 @@ class StatisticsWarnings:
             is_equal = False
         self._equal = self._equal + 1 if is_equal else 0
         if self._equal >= _EQUAL:
+            sigma = "" if has_raced else "raise sigma, "  # after a race of small and large ones it does not help
+            advice = f"{_exploring(training)}{sigma}"
             self._say(
                 "equal",
                 f"in {self._equal} generations up to {record.generation} all candidates had the same return, so nothing could "
-                f"be learned: {_exploring(training)}raise sigma, or give rewards that tell small improvements",
+                f"be learned: {advice}{'or ' if advice else ''}give rewards that tell small improvements",
             )
 
     def _is_at_its_best(self, value: float) -> bool:
@@ -167,7 +169,7 @@ class StatisticsWarnings:
         is_new_bin = self._candidates.add(record.return_mean, *at, is_first=record.generation == 1)
         evaluations = self._evaluations
         if finished is not None:
-            is_first = self._candidates.first is not None and evaluations.bin < 0
+            is_first = self._candidates.first is not None and evaluations.first is None
             evaluations.add(finished.evaluation.mean, *at, is_first=is_first)
         if not is_new_bin or "equal" in self._said or not evaluations.is_flat:
             return

@@ -38,6 +38,7 @@ class Batch:
         infos: The last step's info of each episode of each candidate, in job order; () if no callback reads them.
         has_masks: Whether one of the last infos of candidates had an action mask.
         cpu_seconds: CPU time of the worker processes for these jobs; 0 if this process plays.
+        differs: Whether the job that played in C and in Python had other numbers in C, so that these results do not count.
     """
 
     returns: npt.NDArray[np.float64]
@@ -52,6 +53,7 @@ class Batch:
     infos: tuple[tuple[Info, ...], ...] = ()
     has_masks: bool = False
     cpu_seconds: float = 0.0
+    differs: bool = False
 
     @cached_property
     def steps(self) -> int:
@@ -82,6 +84,7 @@ class Batch:
             infos=self.infos + later.infos,
             has_masks=self.has_masks or later.has_masks,
             cpu_seconds=self.cpu_seconds + later.cpu_seconds,
+            differs=self.differs or later.differs,
         )
 
 

@@ -20,6 +20,8 @@ Env = gymnasium.Env[Any, Any]
 SET_ATTR, ENV_METHOD, SET_OPTIONS = "set_attr", "env_method", "set_options"
 FORGET = "forget_calls"  # environments are rebuilt, without the calls before
 LEFT_OUT = "left out"  # a call that a checkpoint could not hold: it is not made, and its name describes it
+IN_PYTHON = "in Python"  # no call: from here on nothing plays in C, as a comparison has found a difference
+_WITHOUT_ARGUMENTS = (FORGET, LEFT_OUT, IN_PYTHON)
 _HEAD = 16  # bytes before a record: the number of the record before it, and its size
 
 
@@ -27,7 +29,7 @@ class EnvCall(NamedTuple):
     """A call that is made on every environment.
 
     Attributes:
-        kind: SET_ATTR, ENV_METHOD, SET_OPTIONS, FORGET or LEFT_OUT.
+        kind: SET_ATTR, ENV_METHOD, SET_OPTIONS, FORGET, LEFT_OUT or IN_PYTHON.
         name: The attribute or method.
         arguments: (args, kwargs), pickled when the call was recorded, so that later changes to them have no effect.
     """
@@ -42,7 +44,7 @@ class EnvCall(NamedTuple):
 
     def in_words(self) -> str:
         """Return the call as it would be written in Python."""
-        if self.kind in (LEFT_OUT, FORGET):
+        if self.kind in _WITHOUT_ARGUMENTS:
             return self.name
         args, kwargs = self.given()
         shown = [reprlib.repr(value) for value in args] + [f"{key}={reprlib.repr(value)}" for key, value in kwargs.items()]
@@ -50,7 +52,7 @@ class EnvCall(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return the call for a checkpoint. If an argument is not a plain JSON value, only the call's text is stored."""
-        if self.kind not in (LEFT_OUT, FORGET):
+        if self.kind not in _WITHOUT_ARGUMENTS:
             args, kwargs = self.given()
             if all(map(_is_plain, (*args, *kwargs.values()))):
                 return {"kind": self.kind, "name": self.name, "args": list(args), "kwargs": kwargs}
@@ -67,7 +69,7 @@ class EnvCall(NamedTuple):
         if not isinstance(record, dict) or set(record) != {"kind", "name", "args", "kwargs"}:
             raise ValueError("it is no record of a call")
         kind, name, args, kwargs = record["kind"], record["name"], record["args"], record["kwargs"]
-        if not isinstance(kind, str) or kind not in (SET_ATTR, ENV_METHOD, SET_OPTIONS, FORGET, LEFT_OUT):
+        if not isinstance(kind, str) or kind not in (SET_ATTR, ENV_METHOD, SET_OPTIONS, *_WITHOUT_ARGUMENTS):
             raise ValueError("its kind is unknown")
         if not isinstance(name, str) or not isinstance(args, list) or not isinstance(kwargs, dict):
             raise ValueError("its name or its arguments are of the wrong type")
@@ -79,6 +81,9 @@ class EnvCall(NamedTuple):
         if not many.get(kind, not args) or (kwargs and kind != ENV_METHOD):
             raise ValueError("it has other arguments than such a call")
         return cls(kind, name, cloudpickle.dumps((tuple(args), kwargs)))
+
+
+LEAVE_C = EnvCall(IN_PYTHON, IN_PYTHON, cloudpickle.dumps(((), {})))
 
 
 def _are_options(value: object) -> bool:
@@ -128,6 +133,16 @@ class EnvCalls:
             kept = kept[:-1]
         self.made = (*kept, call)
 
+    @property
+    def in_python(self) -> bool:
+        """Whether nothing plays in C any more."""
+        return leave_c(self.made)
+
+    def leave_c(self) -> None:
+        """Let nothing play in C from the next request on."""
+        if not self.in_python:
+            self.made = (*self.made, LEAVE_C)
+
     def sent(self, count: int | None = None) -> tuple[EnvCall, ...]:
         """Return the calls for the next request: all of them, or the first `count`."""
         self._sent = len(self.made)
@@ -144,8 +159,14 @@ class EnvCalls:
 
 def in_force(calls: Sequence[EnvCall]) -> Sequence[EnvCall]:
     """Return the calls that a new environment needs: those after the last FORGET."""
+    calls = [call for call in calls if call.kind != IN_PYTHON]
     kinds = [call.kind for call in calls]
     return calls[len(kinds) - kinds[::-1].index(FORGET) :] if FORGET in kinds else calls
+
+
+def leave_c(calls: Sequence[EnvCall]) -> bool:
+    """Return whether nothing plays in C after these calls."""
+    return any(call.kind == IN_PYTHON for call in calls)
 
 
 class ResetOptions(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -170,7 +191,7 @@ def make_call(env: Env, call: EnvCall) -> Env:
     Raises:
         ValueError: For any exception in the call, with the call's text.
     """
-    if call.kind == LEFT_OUT:
+    if call.kind in (LEFT_OUT, IN_PYTHON):
         return env
     args, kwargs = call.given()
     try:

@@ -326,6 +326,7 @@ def publish(slot: RequestSlot, request: Request) -> npt.NDArray[np.int64]:
     words[MAX_STEPS], words[SAMPLE], words[PER_CANDIDATE] = settings.max_steps, settings.sample, settings.per_candidate
     numbers[SIGMA] = 0.0 if perturbations is None else perturbations.sigma
     numbers[OBS_CLIP], numbers[ACTION_NOISE] = normalizer.clip, settings.action_noise
+    slot.differs[0] = 0
     slot.theta[:] = request.theta
     slot.obs_mean[:] = normalizer.mean
     slot.obs_inv_std[:] = 1.0 / normalizer.std
@@ -363,6 +364,7 @@ def collect(slot: RequestSlot, request: Request, jobs: npt.NDArray[np.int64], re
         infos=_infos_in(slot, jobs, request.episodes.per_candidate),
         has_masks=bool(slot.layout.num_pairs and slot.masks[which].any()),
         cpu_seconds=float(slot.cpu_seconds[which].sum()),
+        differs=bool(slot.differs[0]),
     )
 
 

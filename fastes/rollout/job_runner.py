@@ -14,20 +14,21 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.envs.closing import close_env
-from fastes.envs.native.twins import Twin, twin_of
+from fastes.envs.native.twins import Twin, python_because, twin_of
 from fastes.envs.source import Env
 from fastes.es.perturbations import write_candidate
 from fastes.policies.custom_policy import AnySpec
-from fastes.rollout.env_calls import FORGET, in_force, make_call
+from fastes.rollout.env_calls import FORGET, in_force, leave_c, make_call
 from fastes.rollout.episode import Episode, EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, RequestScalars, TrainingNeeds
 from fastes.rollout.last_infos import has_mask, write_info
-from fastes.rollout.native_episodes import COMPARED, Compared, difference_in_words, run_native_episode
+from fastes.rollout.native_episodes import Compared, difference_in_words, is_compared, run_native_episode
 from fastes.rollout.observations import Notify, ObservationReader, warn
 from fastes.rollout.shared_block import (
     CALLS,
     EPISODE,
     EVALUATION_STEPS,
+    GENERATION,
     JOB,
     LEAVE,
     STEPS,
@@ -83,11 +84,12 @@ class _Player:
         self.folded = 0
         self.twin: Twin | None = None
 
-    def meet(self, twin: Twin | None) -> None:
-        """Play in this twin from now on, if the actor can."""
-        can_play = twin is not None and twin.instance.reads(self.actor)
-        self.twin = twin if can_play else None
+    def meet(self, found: Twin | str, reads_infos: bool = False) -> str:
+        """Play in this twin from now on, if there is one and that can be; return why not, as of `python_because`."""
+        why = python_because(found, self.actor, reads_infos)
+        self.twin = None if why or isinstance(found, str) else found
         self._jobs = {}
+        return why
 
     def jobs_in_c(self, slot: RequestSlot) -> _core.NativeJobs | None:
         """Return what plays a slot's jobs in C as a whole; None if Python has a part in each."""
@@ -108,6 +110,10 @@ class JobRunner:
     """Runs jobs of any request in a block with one environment.
 
     Every training's actor is made at the start, so that a policy that cannot be built is an error before any job.
+
+    An environment that has a twin plays in it, in C. The jobs of `is_compared` play in both; a difference is noted in the
+    request's slot, and the training plays that request again, and all later ones, in Python (`Trainer`). This runner decides
+    nothing: which jobs play in C must not depend on the jobs that it got.
 
     Args:
         spec: The pool's.
@@ -135,6 +141,7 @@ class JobRunner:
         self._copies_end = CopiesEndHere(f"the environment {spec.source.name}")
         self.wrap_evaluation_env: Callable[[Env], Any] = lambda env: env  # for noise-free episodes
         self.env, self._called = self._build(), 0  # the number of the last call that was made on it
+        self._has_left_c = False  # by one of these calls
         try:
             reader = ObservationReader(self.env.observation_space, self._notify)
             self.flatten = reader.flatten
@@ -184,7 +191,7 @@ class JobRunner:
         row[EPISODE] = 0
         row[JOB] = job
         scalars = self._begin(player, slot, ticket)
-        plays_in_c = player.twin is not None and self._is_proven(player.twin) and not self._may_rebuild
+        plays_in_c = _plays_in_c(player.twin, slot, job) and not self._may_rebuild
         in_c = player.jobs_in_c(slot) if plays_in_c else None
         if in_c is not None:
             with self._copies_end:
@@ -240,7 +247,7 @@ class JobRunner:
         for episode in range(episodes):
             self.row[EPISODE] = episode
             seed, key = int(slot.env_seed[pair, episode]), int(slot.action_key[pair, episode])
-            result = self._play(player, seed, scalars.episodes, key)
+            result = self._play(player, slot, job, seed, scalars.episodes, key)
             total, length = total + result.episode_return, length + result.length
             successes, cuts = successes + result.success, cuts + result.cut
             if slot.layout.info_bytes:
@@ -255,53 +262,44 @@ class JobRunner:
             player.load_parameters(actor, slot, job, scalars.sigma)
             player.folded = scalars.ticket if player.needs_reference else 0
         actor.count_moments(False)
-        return self._play(player, seed, scalars.episodes, wrap=self.wrap_evaluation_env)
+        return self._play(player, slot, job, seed, scalars.episodes, wrap=self.wrap_evaluation_env)
 
     def _play(
         self,
         player: _Player,
+        slot: RequestSlot,
+        job: int,
         seed: int,
         settings: EpisodeSettings,
         key: int = 0,
         wrap: Callable[[Env], Any] = lambda env: env,
     ) -> Episode:
-        """Play an episode in C if the environment has a twin that was compared with it, else in Python, wrapped."""
+        """Play an episode of a job in C if the environment has a twin, in both if it is compared, else in Python, wrapped."""
         twin = player.twin
-        if twin is not None and self._is_proven(twin):
+        if twin is not None and _plays_in_c(twin, slot, job):
             return run_native_episode(twin, player.actor, seed, settings, key, self.row[LEAVE : LEAVE + 1])
         if twin is None:
             return run_episode(wrap(self.env), player.actor, seed, settings, key, self.flatten)
         both = Compared(self.env, twin)
         episode = run_episode(both, player.actor, seed, settings, key, self.flatten)
-        self._compared += both.has_acted
         if both.difference:
+            slot.differs[0] = 1
             self._notify("native", difference_in_words(self.spec.source.name, both.difference))
-            self._take_twin(None)
         return episode
 
     def _find_twin(self) -> None:
         """Look for the environment's twin: it is another one after each change."""
-        found = twin_of(self.env) if self.spec.native != "off" else ""
-        if not isinstance(found, str) and not found.is_same and self.spec.info_bytes > 0:
-            found = "a callback reads infos"
-        self._take_twin(None if isinstance(found, str) else found)
-        if self.spec.native == "on" and any(player.twin is None for player in self._players):
-            why = found if isinstance(found, str) else "its policy or its spaces are not those of C"
-            name = self.spec.source.name
+        is_off = self._has_left_c or self.spec.native == "off"
+        found = "not in C" if is_off else twin_of(self.env)
+        reasons = [player.meet(found, self.spec.info_bytes > 0) for player in self._players]
+        if self.spec.native == "on" and not is_off and any(reasons):
+            why, name = next(filter(None, reasons)), self.spec.source.name
             raise ValueError(f"native = 'on': {name} does not step in C: {why}; native = 'auto' steps it in Python")
-
-    def _take_twin(self, twin: Twin | None) -> None:
-        self._compared = 0  # episodes that were played in both
-        for player in self._players:
-            player.meet(twin)
 
     def plays_natively(self, slot: RequestSlot) -> bool:
         """Whether it plays a request in C alone, so that no code in Python comes near signals, random states and threads."""
-        in_c = all(player.twin is not None and self._is_proven(player.twin) for player in self._players)
+        in_c = all(_plays_in_c(player.twin, slot, 0) for player in self._players)
         return in_c and not self._may_rebuild and self._called == int(slot.words[CALLS])
-
-    def _is_proven(self, twin: Twin) -> bool:
-        return twin.is_same or self._compared >= COMPARED
 
     @property
     def is_worn(self) -> bool:
@@ -317,7 +315,7 @@ class JobRunner:
         """Replace the environment: the exception may have left the old one in any state."""
         with self.uninterruptible():
             self.close()
-            self.env, self._called = self._build(), 0
+            self.env, self._called, self._has_left_c = self._build(), 0, False
         self._find_twin()
 
     def _give_calls(self, wanted: int) -> None:
@@ -329,6 +327,7 @@ class JobRunner:
         for call in in_force(way):
             self.env = make_call(self.env, call)
         self._called = wanted
+        self._has_left_c = leave_c(self.block.calls.way(0, wanted) or [])
         self.spec.check_spaces(self.env)
         self._find_twin()
 
@@ -344,6 +343,11 @@ class JobRunner:
     def close(self) -> None:
         """Close the environment; an exception in that becomes a warning."""
         close_env(self.env, self.spec.source.name)
+
+
+def _plays_in_c(twin: Twin | None, slot: RequestSlot, job: int) -> bool:
+    """Whether a job plays in C alone. twin: the environment's, None for none."""
+    return twin is not None and (twin.is_same or not is_compared(int(slot.words[GENERATION]), job))
 
 
 Load = Callable[[_core.Actor, RequestSlot, int, float], None]

@@ -106,6 +106,7 @@ class SlotLayout:
             "moments": ((2 * self.num_pairs, 2, self.obs_size), "f8"),
             "infos": ((2 * self.num_pairs, self.episodes, self.info_bytes), "u1"),  # JSON, see last_infos.py
             "masks": ((jobs,), "u1"),  # 1 if the last info of a candidate had an action mask
+            "differs": ((1,), "u1"),  # 1 if its first job was compared, and differs in C; see native_episodes.py
             "committed": ((jobs,), "i8"),  # written last: the ticket under which the results were written
         }
 
@@ -253,6 +254,7 @@ class RequestSlot:
     moments: npt.NDArray[np.float64]
     infos: npt.NDArray[np.uint8]
     masks: npt.NDArray[np.uint8]
+    differs: npt.NDArray[np.uint8]
     committed: npt.NDArray[np.int64]
 
     def __init__(self, layout: SlotLayout, training: int, memory: mmap.mmap, at: int, number: int, block: SharedBlock) -> None:

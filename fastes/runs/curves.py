@@ -18,9 +18,10 @@ import numpy as np
 from fastes.checkpoints.locate import is_run_folder
 from fastes.errors import FastESError, suggest
 from fastes.reports.progress_rows import Clock, Numbers, evaluated_at, read_progress
-from fastes.runs.run_config import CONFIG, PROGRESS, given_in, read_config, result_in, sessions_in
+from fastes.runs.run_config import CONFIG, PROGRESS, read_config, result_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.runs.setting_differences import differing, flat_settings, seeds_share, telling, told_settings, value_in_words
+from fastes.settings.recipes import given_in
 from fastes.system.atomic_files import write_bytes
 from fastes.system.near_paths import in_words, names_in, what_is_beside
 
@@ -81,6 +82,7 @@ class Curve(NamedTuple):
         recipes: The name of each trial's settings, by its number; empty if all trials have the same.
         alike: Equal for trainings that differ only in their seeds.
         outcome: None if training has not ended.
+        solved: Whether the target has ended it.
         settings: All settings, with the keys of policy_kwargs among them, and env and env_kwargs.
         race: The settings that tell a race of recipes from other runs; None if no recipes raced.
         clock: How long it took.
@@ -95,6 +97,7 @@ class Curve(NamedTuple):
     recipes: Mapping[int, str] = MappingProxyType({})
     alike: object = None
     outcome: Outcome | None = None
+    solved: bool = False
     settings: Mapping[str, Any] = MappingProxyType({})
     race: Mapping[str, Any] | None = None
     clock: Clock = Clock()
@@ -156,6 +159,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         recipes_in(sessions, rungs),
         seeds_share(**told, settings=settings, given=given) if settings else None,
         _outcome(noted, rows["timesteps"]),
+        noted.get("solved") is True,
         {**told, **flat_settings(settings)},
         None if given is None else {**told, **told_settings(settings, given)},
         Clock.of(rows),
@@ -451,12 +455,17 @@ def _groups_of(curves: Sequence[Curve], compare: Sequence[str] = ()) -> list[lis
 
 
 def _range_of(curves: Sequence[Curve]) -> tuple[Numbers, Numbers]:
-    """Return timesteps that all curves have, and the lowest, median and highest of the smoothed curves there."""
+    """Return timesteps, and the lowest, median and highest of the smoothed curves there.
+
+    They begin with the last curve. A solved curve keeps its last value to the end of the longest, another one leaves them at
+    its end, and they end when fewer than half of the curves are left.
+    """
     lines = [smoothed(*curve.of_trial(curve.leader)) for curve in curves]
-    begin, end = max(steps[0] for steps, _ in lines), min(steps[-1] for steps, _ in lines)
-    steps = np.linspace(begin, max(begin, end), 200)
-    values = [np.interp(steps, *line) for line in lines]
-    return steps, np.quantile(values, (0.0, 0.5, 1.0), axis=0)
+    begin, longest = max(steps[0] for steps, _ in lines), max(steps[-1] for steps, _ in lines)
+    ends = [longest if curve.solved else steps[-1] for curve, (steps, _) in zip(curves, lines, strict=True)]
+    steps = np.linspace(begin, max(begin, sorted(ends)[len(ends) // 2]), 200)
+    values = [np.where(steps <= end, np.interp(steps, *line), np.nan) for line, end in zip(lines, ends, strict=True)]
+    return steps, np.nanquantile(values, (0.0, 0.5, 1.0), axis=0)
 
 
 # --- names of groups --------------------------------------------------------------------------------------------------

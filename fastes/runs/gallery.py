@@ -35,9 +35,10 @@ def best_runs(runs: Iterable[Overview]) -> list[Overview]:
     best: dict[tuple[str, str], Overview] = {}
     for run in runs:
         if run.status != UNREADABLE and run.env:
-            known = best.setdefault((run.env, run.env_kwargs), run)
+            task = run.env, run.env_kwargs or "{}"
+            known = best.setdefault(task, run)
             if _rank(run) > _rank(known):
-                best[run.env, run.env_kwargs] = run
+                best[task] = run
     return [best[key] for key in sorted(best)]
 
 

@@ -15,7 +15,8 @@ from fastes.checkpoints.reader import counters_in, read_description
 from fastes.errors import CheckpointError
 from fastes.reports.progress_rows import Clock, LastRows, read_last_rows
 from fastes.runs.folder_lock import holder_of, is_locked
-from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, given_in, number_in, read_config, result_in, text_in
+from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, number_in, read_config, result_in, text_in
+from fastes.settings.recipes import given_in
 
 RUNNING, FINISHED, STOPPED, UNREADABLE = STATUSES = "running", "finished", "stopped", "unreadable"
 _READ = (*Clock.COLUMNS, "eval_return")
@@ -39,6 +40,7 @@ class Overview(NamedTuple):
         best: Highest mean return of a noise-free evaluation so far; None before the first. A long run's is
             from its last checkpoint and the rows since, but at most 1 MiB of these, about 4,000 generations.
         result: Noise-free return of the parameters that were kept; None before the end.
+        solved: Whether the target return has ended it.
         seconds: Wall time of the training so far, of all its sessions; None if no file tells it.
         cpu_seconds: CPU time of the training so far, of all its processes; None if no file tells it.
         updated: When progress.csv was last written, in seconds since 1970; None without one.
@@ -58,6 +60,7 @@ class Overview(NamedTuple):
     budget: int | None
     best: float | None
     result: Result | None
+    solved: bool
     seconds: float | None
     cpu_seconds: float | None
     updated: float | None
@@ -119,10 +122,11 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
         budget=_count_in(settings, "total_timesteps"),
         best=_best_of(rows, saved, noted),
         result=result_in(noted),
+        solved=noted.get("solved") is True,
         seconds=_seconds_of(rows, noted, updated),
         cpu_seconds=_cpu_seconds_of(rows),
         updated=updated,
-        env_kwargs=text_in(noted, "env_kwargs"),
+        env_kwargs=env_kwargs_in(saved) if config is None else text_in(noted, "env_kwargs"),
         settings=settings,
         recipe=text_in(noted, "recipe"),
         given=None if config is None else given_in(config),
@@ -216,6 +220,12 @@ def _best_of(rows: LastRows, saved: Mapping[str, Any], noted: Mapping[str, Any])
     known += [best_in(saved)]
     known += [float(value) for value in rows.columns.get("eval_return", ()) if math.isfinite(value)]
     return max((value for value in known if value is not None), default=None)
+
+
+def env_kwargs_in(saved: Mapping[str, Any]) -> str:
+    """Return the environment's arguments that a checkpoint knows, as Python writes a dict; '' if it tells none."""
+    env = as_table(saved.get("env"))
+    return repr({**as_table(env.get("kwargs")), **as_table(env.get("lost"))}) if env else ""
 
 
 def best_in(saved: Mapping[str, Any]) -> float | None:

@@ -62,13 +62,6 @@ def sessions_in(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*config.get("earlier", []), config]
 
 
-def given_in(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the user's settings of a run whose recipes race, or have raced; None for another run."""
-    noted = [as_table(session.get("run")).get("given") for session in sessions_in(config)]
-    found = [as_table(given) for given in noted if given is not None]
-    return {name: value for given in found for name, value in given.items()} if found else None
-
-
 def number_in(table: Mapping[str, Any], name: str) -> float | None:
     """Return a finite number of a table; None if it has none there."""
     return as_number(table.get(name))

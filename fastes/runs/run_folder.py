@@ -30,6 +30,7 @@ from fastes.runs.curves import plot_curves, read_curve
 from fastes.runs.folder_lock import FolderLock
 from fastes.runs.midway import Midway
 from fastes.runs.run_config import CONFIG, CURVE, FINAL_SELECTION, NOTES, PROGRESS, read_config, without_surrogates
+from fastes.settings import population_scale
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
 from fastes.system.console import losses
 from fastes.system.interrupts import interrupts_wait
@@ -50,8 +51,9 @@ def _settings_in(model: Model, **changes: Any) -> dict[str, Any]:
 
 
 def _given_settings(model: Model) -> dict[str, Any]:
-    """Return the user's settings as TOML holds them, of policy_kwargs the user's keys alone."""
-    settings = _settings_in(model)
+    """Return the user's settings as TOML holds them, population_scale among them, of policy_kwargs the user's keys alone."""
+    scale = {name: value for name, value in model.given_settings.items() if name == population_scale.NAME}
+    settings = {**_settings_in(model), **scale}
     given = {name: settings[name] for name in model.given_settings if name in settings}
     if isinstance(own := given.get("policy_kwargs"), dict):
         names = model.given_settings["policy_kwargs"] or {}
@@ -271,19 +273,21 @@ class RunFolder(Callback):
         self._note_race(model)
         if self._config:
             seconds = {} if self._log is None else {"seconds": self._log.seconds}
-            self._note(**seconds, **self._last_evaluation(model))
+            self._note(solved=model.solved, **seconds, **self._last_evaluation(model))
         self.note_losses()
         self._unlock()
 
     @staticmethod
     def _last_evaluation(model: Model) -> dict[str, Any]:
         """Return, for config.toml, the evaluation that was reported when training ended: no row of progress.csv has it."""
-        of, evaluation = model.last_evaluation_of, model.last_evaluation
-        if of is None or evaluation is None or not math.isfinite(evaluation.mean):
+        trial = model.selection.last
+        latest = trial.training.latest_evaluations
+        if not latest or not math.isfinite(latest[-1].evaluation.mean):
             return {}
-        at = of.timesteps + model.selection.steps_of_others
+        of, evaluation = latest[-1]
+        at = of.timesteps + model.selection.steps_beside(trial)
         noted = {"generation": of.generation + 1, "at_timesteps": at, "mean": evaluation.mean}
-        return {"last_evaluation": {**noted, "trial": model.selection.present.number + 1}}
+        return {"last_evaluation": {**noted, "trial": trial.number + 1}}
 
     def _unlock(self) -> None:
         if self._locked_by_training:

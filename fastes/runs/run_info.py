@@ -16,7 +16,7 @@ from fastes.errors import CheckpointError, CheckpointMismatch
 from fastes.models.checkpointing import one_by_one
 from fastes.policies.action_head import ActionHead
 from fastes.policies.policy_spec import PolicySpec
-from fastes.runs.overview import Overview, best_in, overview_and_config, plain
+from fastes.runs.overview import Overview, best_in, env_kwargs_in, overview_and_config, plain
 from fastes.runs.run_config import PROGRESS, Result, as_table, number_in, sessions_in, text_in
 from fastes.runs.rungs import Race, race_in
 from fastes.runs.setting_differences import differing, flat_settings
@@ -169,7 +169,7 @@ def _info(
         checkpoint=file,
         problems=(*problems, *([seen.reason] if seen is not None and seen.reason and not problems else [])),
         env=env,
-        env_kwargs=seen.env_kwargs if seen is not None and seen.env_kwargs else _env_kwargs_of(data),
+        env_kwargs=seen.env_kwargs if seen is not None and seen.env_kwargs else env_kwargs_in(data),
         seed=seen.seed if seen is not None else _count(data, "seed"),
         status="" if seen is None else seen.status,
         policy=policy,
@@ -286,11 +286,6 @@ def _trials_in(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------
-
-
-def _env_kwargs_of(data: Mapping[str, Any]) -> str:
-    env = as_table(data.get("env"))
-    return repr({**as_table(env.get("kwargs")), **as_table(env.get("lost"))}) if env else ""
 
 
 def _generation_of(trainings: list[dict[str, Any]]) -> int:

@@ -230,6 +230,8 @@ class FastES(Agent):
     ) -> FastES:
         """Train until the target return is confirmed, the budget or the time is spent, or a callback says stop.
 
+        If several trials or recipes are left then, the model shows the one with the best latest evaluation.
+
         Args:
             total_timesteps: Environment steps of candidates; None for settings.total_timesteps.
             callback: A Callback (fastes.reports.callbacks) or one of SB3's, a function of (model, record), the name of a

@@ -47,7 +47,7 @@ class SettingsDict(TypedDict, total=False):
     on_env_error: str
     step_timeout: float | str
     worker_max_episodes: int
-    native: str
+    native: str | bool
     obs_columns: str | Sequence[int | str]
     normalize_obs: bool
     obs_warmup: bool
@@ -95,7 +95,7 @@ class ChangedSettings(TypedDict, total=False):
     on_env_error: str
     step_timeout: float | str
     worker_max_episodes: int
-    native: str
+    native: str | bool
     obs_columns: str | Sequence[int | str]
     normalize_obs: bool
     obs_warmup: bool

@@ -13,7 +13,7 @@ from fastes.settings.settings import Settings
 
 AUTO = "auto"  # the preset of an environment, or a race of recipes
 PLAIN = "linear"  # the best single recipe for values
-FRACTION = 0.35  # of the budget, in which all recipes train
+FRACTION = 0.35  # of the budget, for the trainings of all recipes; a race ends later, as scoring comes on top
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
@@ -109,6 +109,20 @@ def _fits(
 def alive_bonus_of(env: Any) -> float:
     """Return the reward per step for being alive that an environment of Gymnasium's MuJoCo family tells of; 0 for others."""
     return float(getattr(getattr(env, "unwrapped", env), "_healthy_reward", 0.0))
+
+
+def given_in(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the user's settings of a run whose recipes race, or have raced; None for another run.
+
+    Args:
+        config: The tables of config.toml, which anybody may have edited. The settings of later sessions win.
+    """
+    earlier = config.get("earlier")
+    sessions = [*(earlier if isinstance(earlier, list) else ()), config]
+    runs = [session.get("run") for session in sessions if isinstance(session, Mapping)]
+    found = [run["given"] for run in runs if isinstance(run, Mapping) and "given" in run]
+    tables = [given for given in found if isinstance(given, Mapping)]
+    return {name: value for given in tables for name, value in given.items()} if found else None
 
 
 def are_choices(actions: spaces.Space[Any]) -> bool:

@@ -237,9 +237,9 @@ class Settings(Hyperparameters):
         tuning=False,
     )
 
-    native: str = setting(
+    native: str | bool = setting(
         "auto",
-        "whether environments step in C: auto (those that can, with the same bits), on (an error for others), off",
+        "if environments step in C: auto (those that can, with the same bits), on or True (an error for others), off or False",
         "faults",
         choices=NATIVE,
         tuning=False,

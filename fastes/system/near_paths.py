@@ -57,5 +57,9 @@ def in_words(names: list[str]) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a name as text that can be printed on one line."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in name)
+    r"""Return a name as text that can be printed on one line. A byte of it that is not UTF-8 is written as \xff."""
+    return "".join(char if char.isprintable() else _escaped(char) for char in name)
+
+
+def _escaped(char: str) -> str:
+    return f"\\x{ord(char) - 0xDC00:02x}" if "\udc80" <= char <= "\udcff" else repr(char)[1:-1]

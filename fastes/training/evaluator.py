@@ -11,18 +11,22 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from fastes._core import Actor
 from fastes.envs.closing import close_env
 from fastes.envs.given.later_changes import WatchedEnv
 from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.es.noise_table import window_size
+from fastes.policies.custom_policy import CustomSpec
 from fastes.pools.pool import Pool, run_to_end
 from fastes.rollout.batch import Batch, StepsPlayed
-from fastes.rollout.env_calls import FORGET, EnvCalls, made_on, make_call
+from fastes.rollout.env_calls import FORGET, LEAVE_C, EnvCalls, made_on, make_call
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import PoolSpec, Request, TrainingNeeds, comparable
+from fastes.rollout.job_runner import make_actor
 from fastes.rollout.last_infos import ROOM
 from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.rollout.observations import ObservationReader
 from fastes.settings.settings import Settings
 from fastes.system.console import fill_standard_descriptors
 from fastes.system.forks import tell_of_forks
@@ -44,13 +48,13 @@ class Running(NamedTuple):
         number: The training's.
         theta: The very array, by which it is known.
         ticket: The request's.
-        seeds: Environment seeds of its episodes, int64 (n,).
+        request: The request.
     """
 
     number: int
     theta: Float32
     ticket: int
-    seeds: Int64
+    request: Request
 
 
 class Shared(NamedTuple):
@@ -132,7 +136,7 @@ class Evaluator:
             evaluations_first=not first.settings.eval_lag,
             info_bytes=self._info_bytes if training else 0,
             info_keywords=self._info_keywords,
-            native=first.settings.native,
+            native=str(first.settings.native),  # a bool has become a word
         )
 
     def needs(self, training: bool = True) -> tuple[TrainingNeeds, ...]:
@@ -216,6 +220,14 @@ class Evaluator:
         self._worker_cpu_seconds += batch.cpu_seconds
         return batch
 
+    async def noise_free(self, ticket: int, request: Request) -> Batch:
+        """Await the results of noise-free episodes; they play again, in Python, if a comparison finds other numbers in C."""
+        batch = await self.result(ticket)
+        if not batch.differs:
+            return batch
+        again = await self.result(self.opened().submit(request._replace(calls=(*request.calls, LEAVE_C))))
+        return replace(again, differs=True)
+
     def look(self) -> Seen:
         """The spaces and limits of the environment. One is built for that, and closed, unless one was before.
 
@@ -225,11 +237,34 @@ class Evaluator:
             env = self.source(self.own_number if self.pool.is_open or self.is_shared else 0)
             try:
                 self.pool_spec(training=False).check_spaces(env)
-                self.seen = look_at(env)
+                found = self.see(env)
             finally:
                 close_env(env, self.source.name)
             self.env_shown = True
+            return found
         return self.seen
+
+    def see(self, env: Env) -> Seen:
+        """Remember the spaces and limits of an environment, and return them."""
+        self.seen = look_at(env, self._actor_in)
+        return self.seen
+
+    def _actor_in(self, env: Env) -> Actor | None:
+        """The first training's actor for an environment; None for a policy in Python."""
+        if isinstance(self._first.spec, CustomSpec):
+            return None
+        return make_actor(self.needs_of(self._first, False), ObservationReader(env.observation_space, lambda *_: None))
+
+    @property
+    def python_because(self) -> str:
+        """Why its environments step in Python, in words; "" if they step in C."""
+        if self._first.settings.native == "off":
+            return "native = 'off'"
+        if self.source.vector_env is not None:
+            return "it is a vector environment"
+        if self.env_calls.in_python:
+            return "its version in C differed"
+        return self.look().python_because[self._info_bytes > 0]
 
     def build(self, **extra: Any) -> Env:
         """An environment of this process, beside those that play, after the calls so far. extra: as of EnvSource."""
@@ -252,13 +287,12 @@ class Evaluator:
             episodes: Settings of the episodes.
             number: The training's.
         """
-        pool, returns, lengths, place = self.start(training=False), [], [], self.place(number)
-        room = pool.spec.trainings[place].num_evals
+        pool, returns, lengths, place = self.start(training=False), list[Any](), list[Any](), self.place(number)
+        room, calls = pool.spec.trainings[place].num_evals, self.env_calls.sent()
         for at in range(0, len(seeds), room):
             part = seeds[at : at + room]
-            calls = self.env_calls.sent()
             request = Request(theta, normalizer, episodes, eval_seeds=part, training=place, calls=calls)
-            batch = await self.result(pool.submit(request))
+            batch = await self.noise_free(pool.submit(request), request)
             returns.append(batch.returns)
             lengths.append(batch.lengths)
         return Evaluation(np.concatenate(returns), np.concatenate(lengths), seeds)

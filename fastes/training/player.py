@@ -66,8 +66,29 @@ class Player:
 
     async def warm_up(self, training: Training) -> Batch:
         """Play the first candidates for the statistics of observations; the first generation plays them again."""
+        return await self._first_pairs(training, 0, training.num_pairs)
+
+    async def measure(self, training: Training, most: float) -> Batch:
+        """Play the first candidates as `warm_up` does, but no pair begins after `most` steps; one plays at least.
+
+        Pairs that fit even if their episodes are of the greatest length play at once. Then as many as have played, if they
+        seem to fit: lengths alone decide.
+        """
+        episodes, pairs = training.episode_settings()[0], training.num_pairs
+        longest = min(episodes.max_steps, training.episode_limit or episodes.max_steps)
+        played = min(pairs, max(1, int(most / (2 * longest * episodes.per_candidate))))
+        batch = await self._first_pairs(training, 0, played)
+        while played < pairs and batch.steps < most:
+            fitting = int((most - batch.steps) * played / max(batch.steps, 1))
+            more = min(pairs - played, played, max(1, fitting))
+            batch = batch.joined(await self._first_pairs(training, played, more))
+            played += more
+        return batch
+
+    async def _first_pairs(self, training: Training, first: int, count: int) -> Batch:
+        """Play pairs of the first candidates."""
         pool = self._pool_for(training)
-        request = self._candidates(training, training.ask(), training.episode_settings()[0])
+        request = self._candidates(training, training.ask(first + count), training.episode_settings()[0], first)
         return await self.evaluator.result(pool.submit(request))
 
     def _pool_for(self, training: Training) -> Pool:
@@ -115,7 +136,7 @@ class Player:
     def _note(self, *begun: tuple[PendingEvaluation, int, Request]) -> None:
         """Note evaluations that were submitted, with their tickets and requests."""
         known = [each for each in self.evaluator.running if self.evaluator.pool.knows(each.ticket)]
-        new = [Running(self.number, pending.theta, ticket, request.eval_seeds) for pending, ticket, request in begun]
+        new = [Running(self.number, pending.theta, ticket, request) for pending, ticket, request in begun]
         self.evaluator.running = known + new
 
     def begin_evaluation(self, training: Training, pending: PendingEvaluation) -> Running:
@@ -127,12 +148,13 @@ class Player:
         self._note((pending, pool.submit(request), request))
         return self.evaluator.running[-1]
 
-    async def finished(self, training: Training, pending: PendingEvaluation) -> FinishedEvaluation:
-        """Await an evaluation, which begins here if it does not play yet."""
+    async def finished(self, training: Training, pending: PendingEvaluation) -> tuple[FinishedEvaluation, bool]:
+        """Await an evaluation, which begins here if it does not play yet. Returns it, and `Batch.differs`."""
         running = self.begin_evaluation(training, pending)
-        batch = await self.evaluator.result(running.ticket)
+        batch = await self.evaluator.noise_free(running.ticket, running.request)
         self.evaluator.running = [each for each in self.evaluator.running if each.ticket != running.ticket]
-        return FinishedEvaluation(pending, Evaluation(batch.returns, batch.lengths, running.seeds))
+        evaluation = Evaluation(batch.returns, batch.lengths, running.request.eval_seeds)
+        return FinishedEvaluation(pending, evaluation), batch.differs
 
     async def evaluate(self, training: Training, seeds: Int64, of: PendingEvaluation | Snapshot | None = None) -> Evaluation:
         """Play noise-free episodes, one for each environment seed.

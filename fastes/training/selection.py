@@ -21,6 +21,7 @@ from fastes.training.training import Training
 
 TRIAL_EPISODES = 10  # noise-free episodes that score a trial after a rung
 LEAST_GENERATIONS = 3  # of each recipe in the first rung of a race
+MEASURED = 0.1  # of a race's budget, after which no more of the candidates play from which nothing is learned
 MOST_TRIALS, MOST_RUNGS = 10_000, 14
 _RECENT = 10  # generations that a running mean of returns remembers
 _RUNGS = 2**31  # in place of a generation's number, and those below for later rungs: the scoring episodes' own seeds
@@ -37,6 +38,7 @@ class Trial(NamedTuple):
         recipe: The name of its settings; '' if all trials have the same.
         recent_return: Running mean of the candidates' returns, to which each generation gives a tenth; -inf before the first.
             It ranks trials whose noise-free episodes are equally good, as where only actions drawn by chance find a reward.
+        eval_return: Mean of its latest noise-free episodes, also of those that scored a rung; -inf before the first.
     """
 
     number: int
@@ -44,6 +46,7 @@ class Trial(NamedTuple):
     rung_timesteps: int = 0
     recipe: str = ""
     recent_return: float = -math.inf
+    eval_return: float = -math.inf
 
     def to_fields(self) -> dict[str, Any]:
         """JSON values for a checkpoint; the training has its own."""
@@ -52,14 +55,16 @@ class Trial(NamedTuple):
             "rung_timesteps": self.rung_timesteps,
             "recipe": self.recipe,
             "recent_return": self.recent_return if math.isfinite(self.recent_return) else None,
+            "eval_return": self.eval_return if math.isfinite(self.eval_return) else None,
         }
 
     @classmethod
     def from_fields(cls, place: str, fields: object, training: Training) -> Trial:
         """The trial of `to_fields`; CheckpointError, which names the place in the checkpoint, if they cannot be one."""
-        values = check_record(place, fields, _KINDS_OF_A_TRIAL)
-        recent = values["recent_return"]
-        return cls(**{**values, "training": training, "recent_return": -math.inf if recent is None else recent})
+        before = {"eval_return": None}  # files that are older than it
+        values = check_record(place, {**before, **fields} if isinstance(fields, dict) else fields, _KINDS_OF_A_TRIAL)
+        none = {name: -math.inf for name in ("recent_return", "eval_return") if values[name] is None}
+        return cls(**{**values, "training": training, **none})
 
 
 class Rung(NamedTuple):
@@ -96,7 +101,8 @@ class Selection:
 
     Attributes:
         trials: Those that are left, the better in the last rung first.
-        focus: Place among these of the trial that the model shows.
+        focus: Place among these of the trial that the model shows: the one that an event is of, after a stop the best.
+        turn: Place of the one that made a generation last; the one after it is next.
         seed: Of the model; trial 0 has it, too.
         sizes: Trials in each rung.
         fraction: Share of the budget for all rungs.
@@ -113,6 +119,7 @@ class Selection:
     sizes: tuple[int, ...] = (1,)
     fraction: float = 1.0
     focus: int = 0
+    turn: int = 0
     rung: int = 0
     budget: int = 0
     dropped: Counters = Counters()
@@ -164,6 +171,11 @@ class Selection:
         """The training that the model shows."""
         return self.present.training
 
+    @property
+    def last(self) -> Trial:
+        """The trial that made a generation last."""
+        return self.trials[self.turn]
+
     def place_of(self, number: int) -> int:
         """Return the index in `trials` of the trial with this number."""
         return next(place for place, trial in enumerate(self.trials) if trial.number == number)
@@ -203,7 +215,11 @@ class Selection:
     @property
     def steps_of_others(self) -> int:
         """Environment steps of all trials but the candidates' of the one that is shown."""
-        return self.num_timesteps - self.training.counters.num_timesteps
+        return self.steps_beside(self.present)
+
+    def steps_beside(self, trial: Trial) -> int:
+        """Environment steps of all trials but the candidates' of this one."""
+        return self.num_timesteps - trial.training.counters.num_timesteps
 
     def part(self, rung: int) -> float:
         """Steps that each trial has in a rung."""
@@ -272,6 +288,14 @@ class Selection:
         place = self.place_of(number)
         return self if place == self.focus else self._replace(focus=place)
 
+    def in_turn(self, number: int) -> Selection:
+        """The selection that shows the trial of this number, which makes a generation."""
+        return self.focused(number)._replace(turn=self.place_of(number))
+
+    def showing_best(self) -> Selection:
+        """The selection that shows the best trial so far."""
+        return self.focused(min(self.trials, key=lambda trial: (-trial.eval_return, -trial.recent_return)).number)
+
     def with_training(self, training: Training, number: int | None = None) -> Selection:
         """The selection with another state of a training: of the trial of this number, or of the one that is shown."""
         place = self.focus if number is None else self.place_of(number)
@@ -280,6 +304,8 @@ class Selection:
         after = before._replace(training=training, rung_timesteps=before.rung_timesteps + played)
         if training.report is not None and training.report is not before.training.report:
             after = after._replace(recent_return=_moved(before.recent_return, training.report.record.return_mean))
+        if training.latest_evaluations and training.latest_evaluations is not before.training.latest_evaluations:
+            after = after._replace(eval_return=training.latest_evaluations[-1].evaluation.mean)
         return self._replace(trials=(*self.trials[:place], after, *self.trials[place + 1 :]))
 
     def after_rung(self, scored: Mapping[int, Evaluation], is_last: bool) -> Selection:
@@ -296,8 +322,11 @@ class Selection:
         is_last = is_last or self.rung + 1 >= len(self.sizes)
         kept = 1 if is_last else self.sizes[self.rung + 1]
         new = self._without(ranked[kept:])._replace(
-            trials=tuple(trial._replace(rung_timesteps=self._debt(trial)) for trial in ranked[:kept]),
+            trials=tuple(
+                trial._replace(rung_timesteps=self._debt(trial), eval_return=scores[trial.number]) for trial in ranked[:kept]
+            ),
             focus=0,
+            turn=0,
             rung=min(self.rung + 1, len(self.sizes) - 1),
             last_rung=Rung(
                 self.rung + 1,
@@ -345,7 +374,7 @@ class Selection:
 
         first, *others = map(measured, self.trials[:count], costs)
         first = first._replace(training=first.training._replace(counters=first.training.counters.with_warm_up(batch)))
-        new = self._replace(trials=(first, *others), sizes=rung_sizes(count, rungs), focus=0)
+        new = self._replace(trials=(first, *others), sizes=rung_sizes(count, rungs), focus=0, turn=0)
         return new._with_own_budgets(self.budget - new.num_timesteps)
 
     def _debt(self, trial: Trial) -> int:
@@ -356,7 +385,7 @@ class Selection:
         """The selection that one trial has won without a rung: it is solved, or was given parameters."""
         winner = self.present if number is None else self.trials[self.place_of(number)]
         out = [trial for trial in self.trials if trial is not winner]
-        return self._without(out)._replace(trials=(winner,), focus=0)
+        return self._without(out)._replace(trials=(winner,), focus=0, turn=0)
 
     def _without(self, trials: Sequence[Trial]) -> Selection:
         """The selection with the tallies of these trials among those that are out."""
@@ -403,6 +432,7 @@ class Selection:
         return {
             "budget": self.budget,
             "focus": self.focus,
+            "turn": self.turn,
             "rung": self.rung,
             "sizes": list(self.sizes),
             "fraction": self.fraction,
@@ -424,8 +454,9 @@ class Selection:
         Raises:
             CheckpointError: If the fields cannot be a selection, or contradict each other.
         """
-        before = {"scoring_timesteps": 0}  # files that are older than it
-        values = check_record(place, {**before, **fields} if isinstance(fields, dict) else fields, _KINDS)
+        if isinstance(fields, dict):  # older files lack some
+            fields = {"scoring_timesteps": 0, "turn": fields.get("focus"), **fields}
+        values = check_record(place, fields, _KINDS)
         if len(values["trials"]) != len(trainings):
             raise damaged(f"{place}.trials", values["trials"])
         trials = tuple(
@@ -435,13 +466,13 @@ class Selection:
         numbers, sizes = [trial.number for trial in trials], tuple(values["sizes"])
         if len(set(numbers)) != len(numbers) or max(numbers) >= sizes[0]:
             raise damaged(f"{place}.trials", values["trials"])
-        for key, count in (("focus", len(numbers)), ("rung", len(sizes))):
+        for key, count in (("focus", len(numbers)), ("turn", len(numbers)), ("rung", len(sizes))):
             if values[key] >= count:
                 raise damaged(f"{place}.{key}", values[key])
         if len(numbers) > 1 and len(numbers) != sizes[values["rung"]]:
             raise damaged(f"{place}.sizes", values["sizes"])
         dropped = Counters.from_fields(f"{place}.dropped", values["dropped"])
-        how = values["fraction"], values["focus"], values["rung"], values["budget"]
+        how = values["fraction"], values["focus"], values["turn"], values["rung"], values["budget"]
         return cls(trials, seed, sizes, *how, dropped=dropped, scoring_timesteps=values["scoring_timesteps"])
 
 
@@ -476,6 +507,7 @@ def _are_sizes(value: object) -> bool:
 _KINDS: Kinds = {
     "budget": is_count,
     "focus": is_count,
+    "turn": is_count,
     "rung": is_count,
     "sizes": _are_sizes,
     "fraction": lambda value: type(value) in (int, float) and 0.0 < value <= 1.0,
@@ -488,4 +520,5 @@ _KINDS_OF_A_TRIAL: Kinds = {
     "rung_timesteps": is_count,
     "recipe": lambda value: isinstance(value, str) and len(value) < 100,
     "recent_return": is_number_or_none,
+    "eval_return": is_number_or_none,
 }

@@ -6,11 +6,11 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from fastes.pools.pool import Condition, side_by_side
-from fastes.rollout.batch import StepsPlayed
+from fastes.rollout.batch import Batch, StepsPlayed
 from fastes.system.interrupts import interrupts_wait
 from fastes.training.archive import Snapshot
 from fastes.training.evaluation import Evaluation, FinishedEvaluation
@@ -18,7 +18,7 @@ from fastes.training.evaluator import Evaluator
 from fastes.training.final_selection import FinalSelection, episodes_of_selection, select
 from fastes.training.player import Player
 from fastes.training.record import Generation, Pace, Record, make_record
-from fastes.training.selection import TRIAL_EPISODES, Rung, Selection
+from fastes.training.selection import MEASURED, TRIAL_EPISODES, Rung, Selection
 from fastes.training.training import Training
 
 
@@ -62,7 +62,7 @@ class Silent:
 
 
 class _Stopped(Exception):
-    """One of several trials has ended the training: the others end where they are."""
+    """One of several trials has ended the training, or left C: the others end where they are."""
 
 
 class _Aside(NamedTuple):
@@ -91,7 +91,7 @@ class Trainer:
         self._aside: _Aside | None = None
         self._listener: Listener = Silent()
         self._is_stopped = self._is_late = False
-        self._pool_at_start = evaluator, evaluator.openings
+        self._pool_at_start = self._pool_now
         self._pace = Pace(time.perf_counter())
         self.cpu_seconds = 0.0  # CPU time of all trials so far, also of an earlier process that the run folder knows of
         self._cpu_began = 0.0  # the evaluator's CPU time when it was 0
@@ -109,6 +109,16 @@ class Trainer:
         self.out_of_time, self._aside = False, None
         self._pool_steps, self._is_late = self.evaluator.steps_played(), False
         self._pace, self._cpu_began = Pace(time.perf_counter()), self.evaluator.cpu_seconds() - self.cpu_seconds
+        try:
+            await self._train()
+            await self._finish()
+        finally:  # whatever has ended it
+            self.selection = self.selection.showing_best()
+        self._pool_steps = self.evaluator.steps_played()
+        self._count_cpu()
+
+    async def _train(self) -> None:
+        """The trials' generations and rungs, and those of the one that is left."""
         if self.selection.is_new_race:
             await self._measure()
         while self.selection.is_open and not self._is_over:
@@ -117,9 +127,6 @@ class Trainer:
                 await self._end_rung()
         while not self._is_over:
             await self._train_once(self.selection.present.number)
-        await self._finish()
-        self._pool_steps = self.evaluator.steps_played()
-        self._count_cpu()
 
     @property
     def _is_over(self) -> bool:
@@ -138,8 +145,17 @@ class Trainer:
         if self._training(number).needs_warm_up():
             await self._warm_up(number)
         generation = await self._player(number).generation(self._training(number))
+        if self._leaves_c(generation.batch):
+            return
         record = await self._commit(number, generation)
         self._notify(record, generation)
+
+    def _leaves_c(self, batch: Batch) -> bool:
+        """Return whether candidates have other numbers in C than in Python: they and all later ones have to play in Python."""
+        if batch.differs:
+            self._drop(StepsPlayed(candidates=batch.steps))
+            self.evaluator.env_calls.leave_c()
+        return batch.differs
 
     def _notify(self, record: Record, generation: Generation) -> None:
         goes_on = self._listener.on_generation(record, generation)
@@ -149,22 +165,29 @@ class Trainer:
 
     async def _warm_up(self, number: int) -> None:
         training = self._training(number)
-        batch = await self._player(number).warm_up(training)
+        batch = await self._played_alike(lambda: self._player(number).warm_up(training))
         self._become(self.selection.with_training(training.warmed_up(batch), number))
+
+    async def _played_alike(self, play: Callable[[], Awaitable[Batch]]) -> Batch:
+        """Play first candidates, and again in Python if they have other numbers in C."""
+        batch = await play()
+        return await play() if self._leaves_c(batch) else batch
 
     async def _commit(self, number: int, generation: Generation) -> Record:
         """Replace a training by the one after a generation. Returns its statistics."""
         training, batch = self._training(number), generation.batch
-        finished, solved = list[FinishedEvaluation](), False
+        finished, solved, has_differed = list[FinishedEvaluation](), False, False
         due, waiting = training.due(batch)
         for pending in due:
-            finished.append(await self._player(number).finished(training, pending))
+            evaluated, differs = await self._player(number).finished(training, pending)
+            finished.append(evaluated)
+            has_differed |= differs
             solved, training = await self._process_evaluation(number, training, finished[-1])
             if solved:
                 break
         with interrupts_wait():
             training, update = training.solved_by(finished[-1]) if solved else training.tell(batch, waiting)
-            before = self.selection.focused(number)
+            before = self.selection.in_turn(number)
             counters = before.counters_with(training)
             self._count_cpu()
             steps = batch.steps + (finished[-1].evaluation.timesteps if finished else 0)
@@ -182,6 +205,8 @@ class Trainer:
             )
             after = before.with_training(training.reporting(record, batch, finished))
             self._become(after.decided(number) if solved else after, record)
+            if has_differed:
+                self.evaluator.env_calls.leave_c()
             if solved:
                 self._drop(StepsPlayed(candidates=batch.steps))
         return record
@@ -232,14 +257,14 @@ class Trainer:
             self.selection = before
 
     async def drain_evaluations(self) -> None:
-        """Wait for the evaluations of the present training that still play, and process them: it ends, or its rung does."""
-        await self._drain(self.selection.present.number)
+        """Wait for the evaluations of the last training that still play, and process them: it ends, or its rung does."""
+        await self._drain(self.selection.last.number)
 
     async def _drain(self, number: int) -> None:
         for pending in self._training(number).pending:
             if not pending.already_reported:
                 training = self._training(number)
-                finished = await self._player(number).finished(training, pending)
+                finished, _ = await self._player(number).finished(training, pending)
                 solved, training = await self._process_evaluation(number, training, finished)
                 training = training.after_last_evaluation(finished)
                 if solved:
@@ -253,7 +278,8 @@ class Trainer:
     async def _measure(self) -> None:
         """Play a few candidates before a race: their lengths decide how many recipes the budget allows."""
         trial = self.selection.to_measure()
-        batch = await self._player(trial.number).warm_up(trial.training)
+        most = MEASURED * self.selection.budget
+        batch = await self._played_alike(lambda: self._player(trial.number).measure(trial.training, most))
         self._become(self.selection.measured(batch, trial))
 
     async def _play_rung(self) -> bool:
@@ -263,12 +289,12 @@ class Trainer:
             Whether all came to the end of the rung: a callback may have closed the pool, or ended the training.
         """
         selection, first = self.selection, 0
-        if selection.present.rung_timesteps:  # it has committed last, before a stop
-            first = selection.focus + 1
+        if selection.last.rung_timesteps:  # before a stop
+            first = selection.turn + 1
         trials = (*selection.trials[first:], *selection.trials[:first])
         numbers = [trial.number for trial in trials if selection.plays_on(trial.number)]
         turns = deque(numbers)
-        self._pool_at_start = self.evaluator, self.evaluator.openings
+        self._pool_at_start = self._pool_now
         try:
             await side_by_side(*[self._run_trial(number, turns) for number in numbers])
         except _Stopped:
@@ -287,13 +313,17 @@ class Trainer:
             if is_first:
                 batch = await player.warm_up(training)
                 await _turn_of(number, turns)
-                self._become(self.selection.with_training(training.warmed_up(batch), number).focused(number))
+                if self._leaves_c(batch):
+                    raise _Stopped
+                self._become(self.selection.with_training(training.warmed_up(batch), number).in_turn(number))
             else:
                 generation = await player.generation(training)
                 await _turn_of(number, turns)
                 if self._is_spent:
                     self._drop(StepsPlayed(candidates=generation.batch.steps))
                     break
+                if self._leaves_c(generation.batch):
+                    raise _Stopped
                 record = await self._commit(number, generation)
                 self._notify(record, generation)
                 if self._is_stopped or not self.selection.is_open or self._is_interrupted:
@@ -305,8 +335,13 @@ class Trainer:
 
     @property
     def _is_interrupted(self) -> bool:
-        """Whether a callback has closed the pool that the rung's other trials play on: they begin their generations again."""
-        return self._pool_at_start != (self.evaluator, self.evaluator.openings) or not self.evaluator.pool.is_open
+        """Whether a callback has closed the pool of the rung's other trials, or one has left C: they begin again."""
+        return self._pool_at_start != self._pool_now or not self.evaluator.pool.is_open
+
+    @property
+    def _pool_now(self) -> tuple[Evaluator, int, bool]:
+        """The pool, which of its openings it is, and whether it has left C."""
+        return self.evaluator, self.evaluator.openings, self.evaluator.env_calls.in_python
 
     async def _end_rung(self, is_last: bool = False) -> None:
         """Process what the trials of a rung still play, score them, and go on with the better ones."""
@@ -356,6 +391,7 @@ class Trainer:
 
     async def _judge_aside(self) -> None:
         """Choose as at the end of the budget, and keep the result apart: the training may go on as if nothing was chosen."""
+        self.selection = self.selection.showing_best()
         before, listener = self.selection, self._listener
         self._listener = _Telling(listener)
         try:

@@ -59,7 +59,7 @@ class Videos:
 
     def __init__(self, command: Callable[[Path, Path], Sequence[str]] = play_command) -> None:
         self._command = command
-        self._folder = tempfile.TemporaryDirectory(prefix="fastes-watch-")
+        self._folder = _new_folder()
         self._lock = threading.Lock()
         self._videos: dict[Path, Video] = {}
         self._number = 0
@@ -96,6 +96,9 @@ class Videos:
             of = _policy_of(run)
             if of is None or any(video.process for video in self._videos.values()):
                 return False
+            if not os.path.isdir(self._folder.name):  # somebody has cleaned up
+                self._folder.cleanup()
+                self._folder = _new_folder()
             self._number += 1
             file = Path(self._folder.name) / f"{self._number}.mp4"
             log = open(file.with_suffix(".log"), "wb")  # noqa: SIM115
@@ -133,8 +136,10 @@ class Videos:
             self._folder.cleanup()
 
     def _note_ended(self) -> None:
-        for run, video in self._videos.items():
-            if video.process is not None and time.monotonic() > video.until:
+        for run, video in list(self._videos.items()):
+            if video.process is None and not video.error and not video.file.is_file():  # somebody has cleaned up
+                del self._videos[run]
+            elif video.process is not None and time.monotonic() > video.until:
                 _end(video.process)
                 error = f"it was not done after {MOST_SECONDS:.0f} s"
                 self._videos[run] = video._replace(process=None, error=error)
@@ -147,6 +152,10 @@ class Videos:
         if video is not None:
             for file in (video.file, video.file.with_suffix(".log")):
                 file.unlink(missing_ok=True)
+
+
+def _new_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="fastes-watch-")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

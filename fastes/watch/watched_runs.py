@@ -21,6 +21,7 @@ from fastes.runs.overview import FINISHED, Overview, overview_and_config, read_o
 from fastes.runs.run_config import CONFIG, PROGRESS, as_number, number_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.runs.setting_differences import seeds_share, told_settings
+from fastes.system.near_paths import printable
 from fastes.watch.followed_progress import FollowedProgress
 
 SEARCH_SECONDS = 2.0  # from one search for new runs to the next
@@ -37,6 +38,7 @@ _SHOWN = (
     "budget",
     "best",
     "score",
+    "solved",
     "seconds",
     "cpu_seconds",
     "updated",
@@ -45,7 +47,7 @@ _SHOWN = (
 
 
 class WatchedRuns:
-    """Runs by their names; any thread may ask.
+    """Runs by their names, which are their paths as text that can be printed; any thread may ask.
 
     Args:
         roots: Run folders, or folders of them. They may be empty, or missing, as yet.
@@ -120,7 +122,7 @@ class WatchedRuns:
         """Look for runs, unless that was just done."""
         if time.monotonic() - self._searched < SEARCH_SECONDS:
             return
-        self._found = {str(run): run for root in self._roots for run in runs_in(root, DEPTH)}
+        self._found = {printable(str(run)): run for root in self._roots for run in runs_in(root, DEPTH)}
         for name in [name for name in self._stamps if name not in self._found]:
             del self._stamps[name]
             self._followed.pop(name, None)

@@ -133,3 +133,11 @@ def test_a_run_learns_on_a_task_and_says_what_it_took(method: str) -> None:
     result = play_row("textbook/MachineReplacement-v0", method, 0, steps)
     assert (result.steps == 0) if method == "fixed" else (steps <= result.steps < 3 * steps)
     assert method == "fixed" or result.score > worst
+
+
+def test_trpo_of_sb3_contrib_learns_on_a_task() -> None:
+    pytest.importorskip("sb3_contrib")
+    name, steps = "textbook/TwoQueues-v0", 2_000
+    result = play_row(name, "trpo", 0, steps)
+    assert steps <= result.steps < 2 * steps
+    assert result.score > read_tasks()[name].zero

@@ -7,8 +7,9 @@ import math
 import re
 import statistics
 from collections import defaultdict
+from itertools import combinations, groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -19,6 +20,7 @@ from benchmarks.learning.own_task_run import Row, read_tasks
 from benchmarks.learning.own_tasks import Scores, score_all
 from benchmarks.learning.preset_run import Result
 from benchmarks.learning.presets import results_of_today
+from benchmarks.learning.reports import plots
 from benchmarks.learning.reports.thresholds import OURS, first_reached
 from benchmarks.learning.runs.clock import Budget
 from benchmarks.learning.runs.contestant import preset_fingerprint
@@ -324,4 +326,36 @@ def test_the_page_of_comparisons_is_made_from_the_result_files() -> None:
 
 def test_a_comparison_names_what_is_lost() -> None:
     lines = [comparison.Line(name, {"auto": ours, "ppo": 0.5}) for name, ours in (("a", 0.6), ("b", 0.505), ("c", 0.4))]
-    assert comparison.losses(lines) == "FastES is behind the best other method on 1 of 3: c."
+    assert comparison.losses(lines) == "FastES is behind PPO on 1 of 3: c."
+    assert comparison.not_run(lines) == ""
+    lines += [comparison.Line("d", {"auto": 0.5, "ppo": 0.4, "a2c": 0.7})]
+    assert comparison.losses(lines) == "FastES is behind the best other method on 2 of 4: c, d."
+    assert comparison.not_run(lines) == "Not run: A2C on 3 of 4 tasks. "
+
+
+def test_tasks_of_the_page_of_comparisons_stand_from_the_largest_lead_to_the_largest_lag() -> None:
+    for lines, table in (comparison.compared().in_time, comparison.compared().in_steps):
+        leads = [comparison.lead(line) for line in lines]
+        assert leads == sorted(leads, reverse=True)
+        words = [word for word, _ in groupby(re.findall(r"\| +(ahead|level|behind) \|$", table, re.MULTILINE))]
+        assert words == ["ahead", "level", "behind"]
+
+
+def test_no_mark_of_a_picture_of_comparisons_hides_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    figures = []
+
+    def new_figure(*arguments: Any, **options: Any) -> tuple[Any, list[Any]]:
+        figures.append(plots.new_figure(*arguments, **options))
+        return figures[-1]
+
+    monkeypatch.setattr(comparison, "new_figure", new_figure)
+    alike = comparison.Line(
+        "InvertedPendulumSwingupBulletEnv-v0", dict.fromkeys(("auto", "ppo", "trpo", "a2c", "ars", "cma"), 0.5)
+    )
+    comparison.draw([alike, *comparison.compared().in_steps[0]], tmp_path / "picture.png", "title", "axis")
+    ((figure, (axes,)),) = figures
+    marks = [mark for mark in axes.lines if len(mark.get_xdata()) and mark.get_marker() != "|"]
+    places = [axes.transData.transform(mark.get_xydata()[0]) * 72 / figure.dpi for mark in marks]
+    assert len(marks) >= 5
+    assert min(math.dist(*pair) for pair in combinations(places, 2)) > 0.9 * max(mark.get_markersize() for mark in marks)

@@ -13,6 +13,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 import fastes
@@ -48,9 +50,24 @@ def test_make_pictures_draws_every_picture() -> None:
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\npictures:")[2].partition("\n\n")[0]
     scripts = set(re.findall(r"docs/scripts/\w+\.py", recipe))
     scripts |= {f"{name.replace('.', '/')}.py" for name in re.findall(r"-m (benchmarks\.[\w.]+)", recipe)}
-    drawn = {name for name in shown if any(name in (ROOT / path).read_text(encoding="utf-8") for path in scripts)}
+    texts = [recipe, *((ROOT / path).read_text(encoding="utf-8") for path in scripts)]
+    drawn = {name for name in shown if any(name in text for text in texts)}
     assert {"half_cheetah.gif", "humanoid.gif", "architecture.svg"} <= drawn
     assert shown - drawn <= {"watch.png"}, "a screenshot"
+
+
+def test_the_colours_of_readmes_robots_change_nothing_that_a_policy_sees() -> None:
+    pytest.importorskip("mujoco")
+    plain = gymnasium.make("HalfCheetah-v5")
+    light = script("light_robot").LightRobot(gymnasium.make("HalfCheetah-v5"))
+    assert (light.unwrapped.model.geom_rgba != plain.unwrapped.model.geom_rgba).any()  # type: ignore[attr-defined]
+    action = np.full(6, 0.3, dtype=np.float32)
+    for env in (plain, light):
+        env.reset(seed=0)
+    for _ in range(100):
+        ours, theirs = light.step(action), plain.step(action)
+        assert (ours[0] == theirs[0]).all()
+        assert ours[1:4] == theirs[1:4]
 
 
 def test_blocks_are_found() -> None:

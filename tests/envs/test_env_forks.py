@@ -110,7 +110,9 @@ print(hashlib.sha256(model.theta.tobytes()).hexdigest())
 """
 
 
-@pytest.mark.parametrize(("n_workers", "on_env_error"), [(0, "stop"), (1, "stop"), (2, "penalise")])
+@pytest.mark.parametrize(
+    ("n_workers", "on_env_error"), [(0, "stop"), pytest.param(1, "stop", marks=pytest.mark.slow), (2, "penalise")]
+)
 def test_what_an_environment_forks_plays_no_episode(
     n_workers: int, on_env_error: str, undisturbed: Result, tmp_path: Path
 ) -> None:

@@ -100,16 +100,16 @@ def complaints(stderr: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pool", ["0 workers", "2 workers", "vector env"])
 @pytest.mark.parametrize(
-    ("scenario", "told"),
+    ("scenario", "told", "pool"),
     [
-        (EXITS, ["parent"]),
-        (BOTH_LEARN, ["parent", "child"]),
-        (IN_A_CALLBACK, ["parent", "child"]),
-        (BESIDE_A_THREAD, ["parent", "child"]),
+        pytest.param(EXITS, ["parent"], "2 workers", id="a copy that exits-2 workers"),
+        pytest.param(BOTH_LEARN, ["parent", "child"], "0 workers", id="both learn-0 workers"),
+        pytest.param(BOTH_LEARN, ["parent", "child"], "2 workers", id="both learn-2 workers"),
+        pytest.param(BOTH_LEARN, ["parent", "child"], "vector env", id="both learn-vector env"),
+        pytest.param(IN_A_CALLBACK, ["parent", "child"], "2 workers", id="in a callback-2 workers"),
+        pytest.param(BESIDE_A_THREAD, ["parent", "child"], "2 workers", id="beside a thread-2 workers"),
     ],
-    ids=["a copy that exits", "both learn", "in a callback", "beside a thread"],
 )
 def test_a_fork_changes_no_bit(scenario: str, told: list[str], pool: str, undisturbed: Result, tmp_path: Path) -> None:
     given = {} if pool == "vector env" else {"n_workers": int(pool[0])}

@@ -369,6 +369,7 @@ def test_workers_killed_now_and_then_while_idle_end_no_training(monkeypatch: pyt
     assert len([message for message in messages if "outside any episode" in message]) == 2
 
 
+@pytest.mark.slow
 def test_a_slow_starter_gets_no_pile_of_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others finish hundreds of generations while one worker builds its environment; its pipe must not fill up."""
     monkeypatch.setattr("fastes.pools.processes.worker_process.CLOSE_SECONDS", 1.0)

@@ -659,13 +659,13 @@ ONES: Plan = (Ask(1, CANDIDATES, 1), Ask(2, EVALUATION, 1), Await(1), Ask(3, CAN
 SIZES = {
     "no death": Rules(ONES, deaths=0),
     "a death": Rules(PAIR),
-    "a death before the place has another request": Rules(IN_TURN),
-    "looks at any time": Rules(PAIR, tick=True),
-    "two deaths of a worker alone": Rules(UNEQUAL, workers=1, deaths=2),
-    "a request fails": Rules(FAILING, workers=1),
     "all are forgotten": Rules(FORGETTING, workers=1),
 }
 BIG_SIZES = {
+    "a death before the place has another request": Rules(IN_TURN),
+    "looks at any time": Rules(PAIR, tick=True),
+    "two deaths of a worker alone": Rules(UNEQUAL, workers=1, deaths=2),
+    "a request fails, and a death of a worker alone": Rules(FAILING, workers=1),
     "several jobs": Rules(deaths=0),
     "a death among two requests": Rules(AT_ONCE),
     "a death, and looks at any time": Rules(IN_TURN, tick=True),
@@ -684,7 +684,7 @@ def test_every_order_of_steps_ends_well(rules: Rules) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", BIG_SIZES.values(), ids=BIG_SIZES)
 def test_every_order_of_more_steps_ends_well(rules: Rules) -> None:
-    assert explore(rules) > 20_000
+    assert explore(rules) > 10_000
 
 
 @pytest.mark.parametrize(
@@ -727,7 +727,7 @@ BROKEN_RULES = {
     "no look": (replace(BOTH, look_is_sent=False), "request 1 is done, and the parent is not told"),
     "count, then commit": (replace(BOTH, commit_before_count=False), "is done, and the parent is not told"),
     "done before it is counted": (replace(TURNS, count_awaited=False), "is done, and the parent is not told"),
-    "sleep while claiming": (replace(ALONE, workers=2, unsaid_before_sleep=False), "there is no end"),
+    "sleep while claiming": (replace(ALONE, plan=IN_TURN, unsaid_before_sleep=False), "there is no end"),
     "the row of a dead worker": (replace(ALONE, clean_row=False), "is taken for one that worker 0 runs"),
     "who sleeps later is not told": (replace(TURNS, offers_stay=False), "there is no end"),
     "a replacement sleeps at once": (replace(ALONE, new_one_looks=False), "there is no end"),

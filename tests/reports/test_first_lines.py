@@ -13,7 +13,7 @@ from envs_for_tests import Toy
 from gymnasium import spaces
 from training import assert_same_state
 
-from fastes import FastES
+from fastes import Callback, FastES
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.task_in_words import (
     duration_in_words,
@@ -39,7 +39,7 @@ def lines_of(env: Any, timesteps: int = 300, **changes: Any) -> list[str]:
 def test_the_task_and_its_first_episodes_come_first() -> None:
     task, limit, first, header, *rows = lines_of(Toy)
     assert task == (
-        "observations Box(3,) of float64; actions Box(2,) of float32 from -1 to 1; "
+        "observations Box(3,) of float64; actions Box(2,) of float32 from -1 to 1; steps in Python: Toy is not known in C; "
         "preset 'default': MlpPolicy, 4,546 parameters"
     )
     assert "no limit of steps that is known" in limit
@@ -48,12 +48,46 @@ def test_the_task_and_its_first_episodes_come_first() -> None:
     assert all(row.split()[0].isdigit() for row in rows)
 
 
+class ReadsInfos(Callback):
+    reads_infos = True
+
+
+def other_spaces() -> Any:
+    env = gymnasium.make("CartPole-v1", disable_env_checker=True)
+    env.unwrapped.observation_space = gymnasium.spaces.Box(-9.0, 9.0, (4,), np.float64)
+    env.unwrapped.action_space = gymnasium.spaces.Discrete(2, start=1)
+    return env
+
+
+@pytest.mark.parametrize(
+    ("env", "more", "callbacks", "words"),
+    [
+        ("CartPole-v1", {}, [], "in C"),
+        ("CartPole-v1", {"native": "off"}, [], "in Python: native = 'off'"),
+        ("CartPole-v1", {}, [ReadsInfos()], "in Python: a callback reads infos"),
+        (other_spaces, {}, [], "in Python: its policy or its spaces are not those of C"),
+        (lambda: gymnasium.make_vec("CartPole-v1", 2), {}, [], "in Python: it is a vector environment"),
+        ("FrozenLake-v1", {}, [], "in Python: FrozenLakeEnv is not known in C"),
+    ],
+)
+def test_the_line_says_what_the_workers_do(env: Any, more: dict[str, Any], callbacks: list[Any], words: str) -> None:
+    """What they refuse with native='on' is what the line says."""
+    file = io.StringIO()
+    given = env() if "vector" in words else env
+    with FastES(given, **{**SMALL, **more}) as model:
+        model.learn(100, [ConsoleLog(file), *callbacks])
+    assert f"; steps {words}; " in file.getvalue().splitlines()[0]
+    if words != "in C" and not more and "vector" not in words:
+        with FastES(env, **SMALL, native="on") as model, pytest.raises(ValueError, match=words.partition(": ")[2]):
+            model.learn(100, callbacks)
+
+
 def test_its_own_preset_and_a_race_are_named() -> None:
     task, *_ = lines_of("CartPole-v1", preset="auto")
     assert task.endswith("actions Discrete(2); steps in C; its preset: LinearPolicy, 8 parameters")
     task, race, first, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=50_000)
     assert task == "observations Box(4,) of float32; actions Discrete(2); steps in C"
-    assert "up to 5 recipes race" in race
+    assert "up to 5 recipes race; they train on 35% of the budget, and scoring them comes on top (linear as trial 1" in race
     assert first.startswith("first 4 episodes"), "all of them race"
     _, _, few, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=5000)
     assert few == "the budget is large enough for 3 of them: linear, unbiased, sampled"

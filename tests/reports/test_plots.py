@@ -185,8 +185,10 @@ def test_trials_that_a_solved_training_never_needed_are_not_shown(tmp_path: Path
     begin = ["train", "CartPole-v1", "--seed", "0", *flags, *TRIALS, "--total-timesteps", "1500", "--runs", str(tmp_path)]
     with pytest.warns(UserWarning, match="the parameters from before this training reach"):
         assert main([*begin, "--target-return=-5"]) == 0
+    assert _curve(run).solved
     assert main(["train", "--resume", str(run), "--workers", "0", "--quiet", "--target-return", "none"]) == 0
     curve = _curve(run)
+    assert not curve.solved
     assert curve.steps[-1] > 1000
     assert curve.rung_ends == ()
     assert len({*curve.trials.tolist()}) == 1
@@ -310,12 +312,30 @@ def test_a_group_is_its_median_within_its_range(tmp_path: Path, monkeypatch: pyt
     assert _labels(axes) == ["sigma=0.1 (median of 3 runs)", "sigma=0.2: b, seed 0", "sigma=0.3 (median of 2 runs)"]
 
 
-def test_a_group_is_drawn_as_far_as_all_its_runs_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_that_ends_early_ends_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solved one keeps its value, another one leaves; fewer than half of them are no line."""
     seen = _drawn(monkeypatch)
-    first, second = _seeds("a", {}, 1.0, 3.0)
-    plot_curves([first, second._replace(steps=second.steps[2:9], returns=second.returns[2:9])], tmp_path / "c.png", "group")
-    (line,) = seen[0].lines
-    assert (line.get_xdata()[0], line.get_xdata()[-1]) == (2.0, 8.0)
+
+    def range_of(*curves: Curve) -> dict[float, list[float]]:
+        """Steps -> median, lowest and highest, where the median changes and at the ends."""
+        plot_curves(curves, tmp_path / "curve.png", "group")
+        (line,), (band,) = seen[-1].lines, seen[-1].collections
+        at, medians = line.get_xdata(), line.get_ydata()
+        corners = band.get_paths()[0].vertices
+        edges = [corners[np.isclose(corners[:, 0], x), 1] for x in at]
+        told = [[median, edge.min(), edge.max()] for median, edge in zip(medians.tolist(), edges, strict=True)]
+        return {at[n]: told[n] for n in range(len(at)) if n in (0, len(at) - 1) or told[n] != told[n - 1]}
+
+    def part(curve: Curve, begin: int, end: int) -> Curve:
+        return curve._replace(steps=curve.steps[begin:end], returns=curve.returns[begin:end])
+
+    low, middle, high = _seeds("a", {}, 1.0, 2.0, 9.0)
+    assert range_of(low, middle, part(high, 2, 9)._replace(solved=True)) == {2.0: [2.0, 1.0, 9.0], 19.0: [2.0, 1.0, 9.0]}
+    (begin, all_three), (left, others), (end, last) = range_of(low, middle, part(high, 0, 9)).items()
+    assert (begin, end) == (0.0, 19.0)
+    assert left == pytest.approx(8.0, abs=0.1)
+    assert (all_three, others, last) == ([2.0, 1.0, 9.0], [1.5, 1.0, 2.0], [1.5, 1.0, 2.0])
+    assert list(range_of(low, part(middle, 0, 15), part(high, 0, 9)))[-1] == 14.0
 
 
 def test_the_settings_that_are_asked_name_the_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,10 +47,11 @@ def test_a_pipe_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastes.agent.LINE_SECONDS", 0.0)
     lines = _learn(monkeypatch, progress_bar=True).splitlines()
     assert len(lines) > 2
-    form = r" *\d+% \d+( of 4\d\d)? steps \[\d\d:\d\d<(\d\d:\d\d|\?)(, .* steps/s)?(, eval .*)?\]"
+    notes = r"(, eval [\d.]+, best [\d.]+)?, mean [\d.]+, util \d+%"
+    form = rf" *\d+% \d+( of 4\d\d)? steps \[\d\d:\d\d<(\d\d:\d\d|\?)(, .* steps/s)?({notes})?\]"
     assert all(re.fullmatch(form, line) for line in lines[:-1]), lines
     assert "eval" in lines[-2]
-    assert re.fullmatch(r"100% 4\d\d steps \[\d\d:\d\d<00:00, .*, eval .*\]", lines[-1])
+    assert re.fullmatch(rf"100% 4\d\d steps \[\d\d:\d\d<00:00, .* steps/s{notes}\]", lines[-1])
     assert "\r" not in "".join(lines)
 
 
@@ -66,18 +67,18 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_words_of_a_bar() -> None:
-    progress = Progress(0.999, 3723.0, 61.0, 12345.0, "judging", "eval 12.0")
-    assert progress.in_words() == "judging [1:02:03<01:01, 12.3k steps/s, eval 12.0]"
+    notes = ("eval 12.0", "best 15.0", "mean 9.0", "util 97%")
+    progress = Progress(0.999, 3723.0, 61.0, 12345.0, "judging", notes)
+    assert progress.in_words() == "judging [1:02:03<01:01, 12.3k steps/s, eval 12.0, best 15.0, mean 9.0, util 97%]"
     assert progress.drawn(200, ascii_only=True).startswith(" 99%|#######"), "100 % is said when nothing is left"
-    with_rate, with_note = (
-        len(words) + len(" 99%|| ") + 8 for words in (progress.in_words(), "judging [1:02:03<01:01, eval 12.0]")
-    )
-    for columns in range(40, 120):
+    fewer = [", ".join(["judging [1:02:03<01:01", *notes[:number]]) + "]" for number in (4, 3, 2, 1, 0)]
+    for columns in range(40, 140):
         drawn = progress.drawn(columns, ascii_only=False)
         assert len(drawn) <= columns
         assert drawn.startswith(" 99%|")
-        assert ("steps/s" in drawn, "eval" in drawn) == (columns >= with_rate, columns >= with_note)
-    nothing = progress._replace(share=0.0, remaining=math.nan, rate=math.nan, phase="0 of 400 steps", note="")
+        room = columns - len(" 99%|| ") - 8
+        assert drawn.endswith("| " + next(words for words in (progress.in_words(), *fewer) if len(words) <= room))
+    nothing = progress._replace(share=0.0, remaining=math.nan, rate=math.nan, phase="0 of 400 steps", notes=())
     assert nothing.in_words() == "0 of 400 steps [1:02:03<?]"
 
 

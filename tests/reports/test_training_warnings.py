@@ -393,6 +393,32 @@ def test_returns_that_never_rise_are_told_after_a_third_of_the_budget() -> None:
     assert "auto" not in message
 
 
+class Noise(gymnasium.Env[Any, Any]):
+    """Five steps, whose rewards depend on no action."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.observation_space.low, {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return self.observation_space.low, float(self.np_random.normal()), False, self.steps == 5, {}
+
+
+def test_the_winner_of_a_race_whose_returns_never_rise_is_told() -> None:
+    """Its budget is another one once it has won; its first return is that of the race."""
+    with caught_warnings() as messages, FastES(Noise, seed=0, n_workers=0) as model:
+        model.learn(30_000)
+        assert model.selection.is_race
+        assert not model.selection.is_open
+    (message,) = [each for each in messages if "returns have not risen" in each]
+    assert "as at the start" in message
+
+
 RISES = {
     "steadily": lambda progress: 100.0 * progress,
     "slowly": lambda progress: 6.0 * progress,
@@ -434,6 +460,12 @@ def test_what_to_try_depends_on_what_is_seen() -> None:
     quiet: dict[str, Any] = {"level": lambda progress: 5.0}
     (message,) = course(**quiet, noise="sample_actions")
     assert "sample_actions=True" in message
+    alike = [generation([[2.0, 2.0]], [2.0])] * 30
+    (message,) = warnings_of(alike, "could be learned: raise sigma, or give rewards that tell small improvements")
+    (message,) = warnings_of(alike, "could be learned: give rewards that tell small improvements", has_raced=True)
+    (message,) = warnings_of(alike, "the same return", has_raced=True, noise="sample_actions")
+    assert "sample_actions=True (--sample-actions), which explores within each episode, or give rewards" in message
+    assert "sigma" not in message
     waits = lambda progress: 200 if progress > 0.1 else 50  # noqa: E731
     (message,) = course(**quiet, lengths=waits, limit=200)
     assert "All episodes now last to the limit of 200 steps" in message

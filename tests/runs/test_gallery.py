@@ -72,3 +72,18 @@ def test_arguments_of_an_environment_are_another_one(tmp_path: Path) -> None:
     shown = best_runs(map(read_overview, folders))
     assert [run.path.name for run in shown] == ["2", "3"]
     assert picture_names(shown) == ["a-B-C-v0.gif", "a-B-C-v0-2.gif"]
+
+
+def test_a_damaged_configuration_makes_no_other_environment(runs: Path) -> None:
+    """Its arguments are those of the checkpoint, and none are none in whatever file they stand."""
+    for name, kwargs in (("1", {}), ("2", {}), ("3", {"length": 9})):
+        folder = runs / "Toy-v0" / name
+        folder.mkdir(exist_ok=True)
+        with FastES("Toy-v0", env_kwargs=kwargs, **TINY) as model:
+            model.save(folder / "best.zip")
+        if name != "1":
+            (folder / "config.toml").write_text("torn = ")
+    write_run(runs / "Toy-v0" / "4", noted={"env": "Toy-v0"})  # without env_kwargs
+    shown = best_runs(read_overview(runs / "Toy-v0" / str(number)) for number in range(1, 5))
+    assert {run.env_kwargs.strip("{}") for run in shown} == {"", "'length': 9"}
+    assert len(shown) == 2

@@ -72,6 +72,7 @@ def test_a_finished_run_is_told_as_its_files_have_it(run: Path) -> None:
         budget=2000,
         best=max(*(value for value in columns["eval_return"] if value == value), config["run"]["last_evaluation"]["mean"]),
         result=Result(**config["run"]["result"]),
+        solved=False,
         seconds=seen.seconds,
         cpu_seconds=columns["cpu_seconds"][-1],
         updated=(run / "progress.csv").stat().st_mtime,
@@ -279,6 +280,12 @@ def test_a_spoiled_file_leaves_what_the_others_tell(name: str, how: str, run: Pa
         assert (seen.status, seen.result) == ("finished", whole.result)
     elif how != "missing":
         assert seen.reason == "config.toml is damaged"
+
+
+def test_a_name_that_is_no_text_is_shown_as_its_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / os.fsdecode(b"a\xff\n") / "1")
+    assert main(["runs", str(tmp_path)]) == 0
+    assert r"/a\xff\n/1 " in capsys.readouterr().out
 
 
 def test_a_folder_without_a_run_is_unreadable(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
 from fastes.models.arguments import arguments_from
+from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 
 BEST = """[CartPole-v1]
@@ -75,6 +76,45 @@ def test_a_run_is_repeated_from_its_config(tmp_path: Path) -> None:
     assert arguments_from(first, "Acrobot-v1", {"env_kwargs": {"a": 1}})["env_kwargs"] == {"a": 1}
     other = train(tmp_path / "c", "--config", str(first / "config.toml"), "--seed", "8")
     assert theta(other) != theta(first)
+
+
+RACE = ["--seed", "4", "--total-timesteps", "12000"]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--policy", "MlpPolicy", "--net-arch", "3", "--rungs", "2"],
+        ["--population-scale", "2", "--trials", "3"],
+    ],
+)
+def test_a_race_is_repeated_from_its_config(flags: list[str], tmp_path: Path) -> None:
+    first = train(tmp_path / "a", "FrozenLake-v1", *RACE, *flags)
+    again = train(tmp_path / "b", "--config", str(first))
+    assert theta(first) == theta(again)
+    before, after = (tomllib.loads((run / "config.toml").read_text()) for run in (first, again))
+    for noted in ("given", "racing", "rungs", "recipe"):
+        assert before["run"][noted] == after["run"][noted]
+    assert before["settings"] == after["settings"]
+    other = train(tmp_path / "c", "--config", str(first), "--sigma", "0.5", "--seed", "5")
+    given = tomllib.loads((other / "config.toml").read_text())["run"]["given"]
+    assert given == {**before["run"]["given"], "sigma": 0.5}
+
+
+def test_a_race_that_was_interrupted_is_repeated_from_its_config(tmp_path: Path) -> None:
+    whole = train(tmp_path / "a", "FrozenLake-v1", *RACE)
+    folder, given = RunFolder(tmp_path / "b"), {"total_timesteps": 12000}
+    folder.path.mkdir()
+    with FastES("FrozenLake-v1", seed=4, n_workers=0, **given) as model:  # type: ignore[arg-type]
+        folder.write_config(model, {})
+        model.learn(12000, [folder, lambda *_: False])
+        assert model.selection.is_open_race
+        recipes = [trial.recipe for trial in model.selection.trials]
+    with FastES.from_config(folder.path, n_workers=0) as again:
+        assert recipes == [trial.recipe for trial in again.selection.trials][: len(recipes)]
+        again.learn()
+        assert again.theta.tobytes() == theta(whole)
 
 
 def test_what_a_search_wrote_is_taken_and_flags_win(best: Path, tmp_path: Path) -> None:

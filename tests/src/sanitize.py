@@ -58,12 +58,13 @@ ALL_VARIANTS = (
     "tests/src/test_screen.py",
 )
 # Use the variant in use: once for each.
-EACH_VARIANT = ("tests/src/test_kernel_properties.py", "tests/src/test_kernel_rows.py", "tests/policies/test_policies.py")
-# One worker and several, sampled and noisy actions, evaluations and a filled table; the rest of that file is about Python.
+EACH_VARIANT = ("tests/src/test_kernel_properties.py", "tests/src/test_kernel_rows.py")
+# One worker and two, sampled and noisy actions, evaluations and a filled table; the rest of that file is about Python.
 ONCE = (
     "tests/test_bad_input.py",
-    "tests/test_determinism.py::test_number_of_workers_changes_no_bit",
-    "tests/test_determinism.py::test_kernel_variants_change_no_bit",
+    "tests/policies/test_policies.py",
+    "tests/test_determinism.py::test_number_of_workers_changes_no_bit[HalfCheetah-v5-1]",
+    "tests/test_determinism.py::test_number_of_workers_changes_no_bit[CartPole-v1-2]",
     "tests/test_determinism.py::test_table_filled_in_parts_equals_a_table_filled_at_once",
     "tests/test_determinism.py::test_strategy_reproduces_its_golden_values",
     "tests/envs/native/test_twins.py::test_the_same_bits_in_c",

@@ -130,6 +130,7 @@ def hash_of(source: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     with monkeypatch.context() as patch:
         patch.chdir(source)
         patch.setitem(sys.modules, "setuptools", setuptools)
+        patch.setitem(sys.modules, "setuptools.command.build_ext", SimpleNamespace(build_ext=object))
         patch.setitem(sys.modules, "Cython.Build", SimpleNamespace(cythonize=lambda *_, **__: None))
         runpy.run_path("setup.py", run_name="__main__")
     return str(dict(made[0]["define_macros"])["FASTES_SOURCE_HASH"]).strip('"')

@@ -128,8 +128,7 @@ except BaseException:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_workers", ["0", "2"])
-@pytest.mark.parametrize("when", ["before it starts", "by the script", "in between"])
+@pytest.mark.parametrize(("when", "n_workers"), [("before it starts", "2"), ("by the script", "0"), ("in between", "2")])
 def test_a_script_without_descriptors(when: str, n_workers: str, tmp_path: Path) -> None:
     (tmp_path / "chattering.py").write_text(CHATTERING)
     (tmp_path / "script.py").write_text(SCRIPT)

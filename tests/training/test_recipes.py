@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import warnings
 from pathlib import Path
 from typing import Any
@@ -77,13 +79,88 @@ def test_a_budget_of_few_generations_gets_wider_noise() -> None:
 
 def test_a_budget_that_trains_nothing_is_told() -> None:
     with FastES(Long, preset=AUTO, n_workers=0, seed=3, target_return="none") as model:
-        with pytest.warns(UserWarning, match=r"nothing was trained: 3,200 timesteps .* total_timesteps is 1,000"):
-            model.learn(1_000)
+        with pytest.warns(UserWarning, match=r"nothing was trained: 400 timesteps .* is 300. Give 4,000 or more"):
+            model.learn(300)
         assert model.generation == 0
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             model.learn(10_000, reset_num_timesteps=False)
         assert model.generation > 0
+
+
+class Marathon(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Pendulum with episodes of 5,000 steps, of which 16 candidates play 80,000."""
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("Pendulum-v1", max_episode_steps=5_000))
+
+
+class Falling(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """CartPole with episodes of exactly 20 steps, so that 16 candidates play 320. They might have 5,000."""
+
+    max_episode_steps = 5_000
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("CartPole-v1").unwrapped)
+        self.steps = 0
+
+    def reset(self, **given: Any) -> Any:
+        self.steps = 0
+        return self.env.reset(**given)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        seen = self.env.unwrapped.np_random.normal(size=4).astype(np.float32)
+        return seen, 1.0, self.steps == 20, False, {}
+
+
+class Short(Falling):
+    """It says that they have no more."""
+
+    max_episode_steps = 20
+
+
+def test_a_small_budget_of_long_episodes_trains_something() -> None:
+    with FastES(Marathon, preset=AUTO, n_workers=0, seed=3, target_return="none") as model:
+        model.learn(20_000)
+        assert model.generation > 1
+        assert model.num_timesteps < 30_000
+        assert model.selection.counters.warm_up_timesteps == 2 * 5_000, "the fewest that can be played"
+
+
+@pytest.mark.parametrize(
+    ("env", "budget", "steps"),
+    [
+        (Long, 2_000, 400),
+        (Long, 10_000, 1_200),
+        (Long, 40_000, 3_200),
+        (Falling, 300, 40),
+        (Falling, 1_000, 120),
+        (Falling, 3_100, 320),
+    ],
+)
+def test_the_first_candidates_take_about_a_tenth_of_the_budget(env: Any, budget: int, steps: int) -> None:
+    """In whole pairs, at least one and at most a generation's. The same on any number of workers."""
+    states = []
+    for n_workers in (0, 2):
+        with FastES(env, preset=AUTO, n_workers=n_workers, seed=3, target_return="none") as model:
+            model.learn(budget, lambda *_: False)
+            states.append(model.snapshot())
+            assert model.selection.counters.warm_up_timesteps == steps
+    assert_same_state(*states)
+
+
+def test_first_candidates_that_take_less_than_a_tenth_give_the_bits_of_a_whole_generation() -> None:
+    """Several requests play them, as long as episodes might take more."""
+    states = []
+    for env in (Falling, Short):
+        with FastES(env, preset=AUTO, n_workers=0, seed=3, target_return="none") as model:
+            model.learn(10_000, lambda *_: False)
+            assert model.selection.counters.warm_up_timesteps == 16 * 20
+            states.append([trial.training for trial in model.selection.trials])
+    for one, other in zip(*states, strict=True):
+        assert one.normalizer.mean.tobytes() == other.normalizer.mean.tobytes()
+        assert one.strategy.theta.tobytes() == other.strategy.theta.tobytes()
 
 
 @pytest.mark.parametrize("setting", [{"sigma": 0.1}, {"learning_rate": "lin_0.05_0.01"}, {"sigma": 0.3}])
@@ -349,3 +426,90 @@ def test_the_best_parameters_may_be_of_any_recipe(seed: int, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     flags = ["--seed", str(seed), "--total-timesteps", "4000", "--workers", "0", "--quiet"]
     assert main(["train", "FrozenLake-v1", *flags]) == 0
+
+
+def best_so_far(evaluated: dict[int, float], recent: dict[int, float]) -> int:
+    """The number of the trial with the best latest evaluation; of equal ones the one with the best recent candidates."""
+    return max(recent, key=lambda number: (evaluated.get(number, -math.inf), recent[number], -number))
+
+
+class Stop(Callback):
+    """Ends `learn` after some generations, by a false answer or an exception, and keeps each trial's latest evaluation."""
+
+    def __init__(self, generations: int, error: type[BaseException] | None = None) -> None:
+        self.left, self.error = generations, error
+        self.evaluated: dict[int, float] = {}
+        self.last = -1
+
+    def on_generation(self, model: FastES, record: Record) -> bool:
+        assert model.selection.present.number == record.trial - 1, "callbacks see the training that the record is of"
+        if record.eval_generation:
+            self.evaluated[record.trial - 1] = record.eval_return
+        self.last, self.left = record.trial - 1, self.left - 1
+        if self.error is not None and not self.left:
+            raise self.error
+        return self.left > 0
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt, ValueError])
+def test_a_stop_in_a_race_leaves_the_best_recipe_so_far(error: type[BaseException] | None, tmp_path: Path) -> None:
+    """In predict and evaluate, also once it was saved and loaded. The next generation is that of another recipe."""
+    left = set()
+    for generations in range(9, 21):
+        stop = Stop(generations, error)
+        with racing(eval_lag=0) as model:
+            with contextlib.nullcontext() if error is None else pytest.raises(error):
+                model.learn(BUDGET, stop)
+            assert model.selection.is_open
+            recent = {trial.number: trial.recent_return for trial in model.selection.trials}
+            best = model.selection.present.number
+            assert best == best_so_far(stop.evaluated, recent)
+            left.add((best, stop.last))
+            seen = model.env.reset(seed=0)[0]
+            acted, played = model.predict(seen, deterministic=True)[0], model.evaluate(2).returns.tolist()
+            model.save(tmp_path / "m.zip")
+        with FastES.load(tmp_path / "m.zip", Unknown, n_workers=0) as again:
+            assert again.selection.present.number == best
+            assert again.predict(seen, deterministic=True)[0] == acted
+            assert again.evaluate(2).returns.tolist() == played
+            again.learn(BUDGET - again.num_timesteps, Stop(1), reset_num_timesteps=False)
+            numbers = [trial.number for trial in again.selection.trials]
+            assert again.selection.turn == (numbers.index(stop.last) + 1) % len(numbers)
+    assert any(best != last for best, last in left)
+
+
+def test_a_race_that_stops_before_any_evaluation_shows_the_best_of_before(tmp_path: Path) -> None:
+    """What is known of each recipe is in the file."""
+    stop = Stop(17)
+    with racing(eval_lag=0) as model:
+        model.learn(BUDGET, stop)
+        known = [trial.eval_return for trial in model.selection.trials]
+        model.save(tmp_path / "m.zip")
+    with FastES.load(tmp_path / "m.zip", Unknown, n_workers=0) as again:
+        assert [trial.eval_return for trial in again.selection.trials] == known
+        stop.left = 1
+        again.learn(BUDGET, stop, reset_num_timesteps=False)
+        recent = {trial.number: trial.recent_return for trial in again.selection.trials}
+        assert again.selection.present.number == best_so_far(stop.evaluated, recent)
+
+
+def test_max_minutes_in_a_race_leave_the_best_recipe_so_far() -> None:
+    with racing(eval_lag=0) as model:
+        model.learn(BUDGET, Stop(14))
+        best, last = model.selection.present.number, model.selection.trials[model.selection.turn].number
+        assert best != last
+        model.learn(BUDGET, reset_num_timesteps=False, max_minutes=1e-6)
+        assert model.out_of_time
+        trials = model.selection.trials
+        recent = {trial.number: trial.recent_return for trial in trials}
+        shown = model.selection.present.number
+        assert shown == best_so_far({trial.number: trial.eval_return for trial in trials}, recent)
+        with model.as_judged():
+            assert not model.selection.is_open
+        assert model.selection.present.number == shown
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_command_whose_race_max_minutes_end_reports_on_a_recipe_of_another_size(seed: int, tmp_path: Path) -> None:
+    flags = ["--seed", str(seed), "--total-timesteps", "100000", "--workers", "0", "--quiet", "--runs", str(tmp_path)]
+    assert main(["train", "FrozenLake-v1", *flags, "--max-minutes", "1e-9"]) == 0

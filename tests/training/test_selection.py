@@ -406,7 +406,8 @@ def test_trainings_may_differ_in_any_setting(rungs: int) -> None:
             generation = await player.generation(training)
             due, waiting = training.due(generation.batch)
             for pending in due:
-                training = training.after_evaluation(await player.finished(training, pending))
+                finished, _ = await player.finished(training, pending)
+                training = training.after_evaluation(finished)
             training, _ = training.tell(generation.batch, waiting)
         return training
 
@@ -470,6 +471,8 @@ def test_other_trials_are_refused_while_several_are_left(name: str, halfway: Pat
     [
         (("focus",), 4),
         (("focus",), -1),
+        (("turn",), 4),
+        (("turn",), None),
         (("rung",), 2),
         (("sizes",), [4, 3]),
         (("sizes",), [2]),
@@ -480,6 +483,7 @@ def test_other_trials_are_refused_while_several_are_left(name: str, halfway: Pat
         (("trials", 1, "number"), 0),
         (("trials", 1, "number"), 4),
         (("trials", 1, "rung_timesteps"), -5),
+        (("trials", 1, "eval_return"), "0"),
         (("trials",), []),
         (("dropped",), {}),
         (("dropped", "num_timesteps"), 0.5),
@@ -494,6 +498,21 @@ def test_damage_is_refused(path: tuple[Any, ...], value: object, halfway: Path, 
     write_checkpoint(tmp_path / "m", checkpoint)
     with pytest.raises(CheckpointError, match="selection"):
         FastES.load(tmp_path / "m.zip", n_workers=0)
+
+
+def test_a_file_from_before_a_stop_showed_the_best_trial_is_resumed(halfway: Path, tmp_path: Path) -> None:
+    """It showed the trial whose turn was last, and kept no evaluations."""
+    checkpoint = read_checkpoint(halfway)
+    selection = checkpoint.data["selection"]
+    selection["focus"] = selection.pop("turn")
+    for trial in selection["trials"]:
+        del trial["eval_return"]
+    write_checkpoint(tmp_path / "m", checkpoint)
+    with FastES.load(halfway, n_workers=0) as new, FastES.load(tmp_path / "m.zip", n_workers=0) as old:
+        assert old.selection.turn == new.selection.turn
+        for model in (new, old):
+            model.learn(BUDGET - model.num_timesteps, reset_num_timesteps=False)
+        assert_same_state(new.snapshot(), old.snapshot())
 
 
 def test_settings_of_trials_are_checked() -> None:

@@ -6,6 +6,7 @@ Needs selenium, Chromium and its driver; without them these tests are skipped.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -148,10 +149,12 @@ def test_a_real_training_is_shown_while_it_goes_on_and_at_its_end(page: Page, ro
     columns = read_progress(run / "progress.csv")
     page.until(f"charts.returns.plot.data[0].at(-1) === {columns['timesteps'][-1]}", "the last generation is shown")
     at, returns = evaluations_of(run)
+    count = page.js("Object.values(runs.get(chosen[0]).trials)[0].evaluations.length")
+    width = next(1 << power for power in range(64) if -(-len(at) // (1 << power)) <= count)  # evaluations of a point
+    parts = [slice(first, first + width) for first in range(0, len(at), width)]
     shown = page.line("returns", "one evaluation")
-    if page.js("Object.values(runs.get(chosen[0]).trials)[0].evaluations.length") == len(at):
-        assert shown[0] == at
-        assert shown[1] == pytest.approx(returns, rel=1e-5)
+    assert shown[0] == [at[part][-1] for part in parts]
+    assert shown[1] == pytest.approx([np.mean(returns[part]) for part in parts], rel=1e-5)
     total = page.js("Object.values(runs.get(chosen[0]).trials)[0].generations.at(-1)[0]")
     assert total == columns["timesteps"][-1]
     counts = page.js("charts.population.plot.data[1]")
@@ -197,11 +200,14 @@ def test_the_histogram_moves_with_the_population(page: Page, root: Path) -> None
     (run / "population.json").write_text('{"generation": 1, "low": 8, "high": 40, "counts": [1, 2]}')
     page.open()
     page.until("charts.population.plot?.scales.x.max === 40", "the first population is shown")
+    legend = "document.querySelector('#population .u-legend').textContent"
+    page.until(f"{legend} === 'return32candidates2'", "the legend tells the highest bar")
     (run / "population.json").write_text('{"generation": 9, "low": 200, "high": 500, "counts": [3, 4]}')
     page.js("update()")
     page.until(
         "charts.population.plot.scales.x.min === 200 && charts.population.plot.scales.x.max === 500", "the next one is shown"
     )
+    page.until(f"{legend} === 'return425candidates4'", "and that of the next one")
 
 
 def test_a_row_stays_in_its_place_while_runs_write(page: Page, root: Path) -> None:
@@ -245,17 +251,35 @@ def test_seeds_are_one_line_with_a_range(page: Page, root: Path) -> None:
     page.until("charts.returns.plot?.series.length === 5", "two groups are shown")
     labels = page.js("charts.returns.plot.series.map((line) => line.label)")
     assert labels[3] == "sigma 0.1, median and range of 3 seeds"
-    assert labels[4] == other
+    assert labels[4] == f"sigma 0.5: {other}"
     assert page.js("document.querySelectorAll('#compared tr').length") == 5
     x, y = page.line("returns", "sigma 0.1")
     assert (x[0], y[0]) == (100.0, 4.0)
     assert len(x) >= 199
     for chart in ("speed", "utilisation"):
         named = page.js(f"charts.{chart}.plot.series.map((line) => line.label)")
-        assert named[1:] == ["sigma 0.1", other]
+        assert named[1:] == ["sigma 0.1", f"sigma 0.5: {other}"]
         x, y = page.line(chart, "sigma 0.1")
         assert set(y) == {0.5}, "that of each"
     assert not page.browser.find_element(By.ID, "facts").is_displayed()
+
+
+@pytest.mark.parametrize("solved", [True, False])
+def test_a_seed_that_ends_early_ends_no_others(page: Page, root: Path, solved: bool) -> None:
+    """A solved one keeps its value, another one leaves. What has ended keeps no workers busy."""
+    for seed, (generations, height) in enumerate(((20, 9.0), (40, 1.0), (40, 2.0))):
+        run = write_run(root / "CartPole-v1" / str(seed), seed=seed, noted={"solved": solved and seed == 0})
+        lines = [progress_line(number, eval_return=height) for number in range(2, generations + 1, 2)]
+        write_progress(run, [progress_line(1), *lines])
+    page.open(*(str(root / "CartPole-v1" / str(seed)) for seed in range(3)))
+    page.until("runs.size === 3 && charts.returns.plot?.series.length === 4", "the group is shown")
+    x, *rest = page.js("charts.returns.plot.data")
+    assert (x[0], x[-1]) == (100.0, 3900.0)
+    told = list(zip(*rest, strict=True))  # highest, lowest, median
+    assert told[0] == (9.0, 1.0, 2.0)
+    last = (9.0, 1.0, 2.0) if solved else (2.0, 1.0, 1.5)
+    assert {each for at, each in zip(x, told, strict=True) if at > 1900} == {last}
+    assert page.line("speed", "CartPole-v1")[0][-1] == 4000.0
 
 
 def test_a_race_narrows(page: Page, root: Path) -> None:
@@ -732,6 +756,34 @@ def test_names_and_settings_are_text(page: Page, root: Path) -> None:
     assert evil in page.browser.find_element(By.ID, "title").text
 
 
+def test_a_name_that_is_no_text_can_be_chosen(page: Page, root: Path) -> None:
+    write_run(root / os.fsdecode(b"a\xffb") / "1", generations=40)
+    write_run(root / "other" / "1")
+    page.open()
+    page.until("document.querySelectorAll('#runs tbody tr').length === 2", "both are listed")
+    named = "[...document.querySelectorAll('#runs tbody button')].find((each) => each.textContent.startsWith('runs/a'))"
+    assert page.js(f"{named}.textContent") == r"runs/a\xffb/1"
+    page.js(f"{named}.click()")
+    page.until("runs.get(chosen[0])?.generations === 40 && charts.returns.plot?.data[0].length > 30", "its curve is shown")
+    assert page.js("document.getElementById('view').hidden") is False
+
+
+def test_an_address_of_a_run_that_is_gone_says_so(page: Page, root: Path) -> None:
+    kept, going = (write_run(root / "CartPole-v1" / name) for name in ("kept", "going"))
+    words = "document.getElementById('gone').textContent"
+    page.open("runs/CartPole-v1/old")
+    page.until(f"{words}.startsWith('There is no run runs/CartPole-v1/old. The first')", "it says so")
+    page.open("runs/CartPole-v1/old", str(going))
+    page.until(f"{words} === 'There is no run runs/CartPole-v1/old.'", "of some of them, too")
+    page.browser.find_element(By.CSS_SELECTOR, "#runs tbody tr.shown button").click()
+    assert page.js(words) == ""
+    assert page.js("chosen") == [str(going)]
+    page.is_damaged = True  # a request may be under way, and finds nothing
+    shutil.rmtree(going)
+    page.until(f"{words}.startsWith('There is no run {going}')", "and of one that goes")
+    assert page.js("chosen") == [str(kept)]
+
+
 def test_a_command_that_ends_is_told(root: Path, browser: webdriver.Chrome) -> None:
     write_run(root / "CartPole-v1" / "1")
     command = [*fastes_command(), "watch", "--port", "0"]
@@ -745,6 +797,22 @@ def test_a_command_that_ends_is_told(root: Path, browser: webdriver.Chrome) -> N
         page.until("document.getElementById('connection').classList.contains('lost')", "the page says that nobody answers")
     assert "still running" in browser.find_element(By.ID, "connection").text
     browser.get("about:blank")
+
+
+def test_a_video_that_cannot_be_asked_for_says_why(page: Page, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(_: Path) -> bool:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(page.server.videos, "draw", draw)
+    (write_run(root / "CartPole-v1" / "1") / "best.zip").write_bytes(b"")
+    page.open()
+    page.until("charts.returns.plot && !document.getElementById('draw').disabled", "a video can be drawn")
+    page.is_damaged = True
+    page.browser.find_element(By.ID, "draw").click()
+    words = "document.getElementById('video-words').textContent"
+    page.until(f"{words}.startsWith('it could not be drawn') && {words}.endsWith('OSError: no space left')", "it says why")
+    page.browser.execute_async_script("const [done] = arguments; update().then(update).then(done)")
+    assert page.js(f"{words}.endsWith('OSError: no space left') && !document.getElementById('draw').disabled")
 
 
 def test_a_video_of_the_best_policy(page: Page, root: Path) -> None:

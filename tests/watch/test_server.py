@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -173,6 +174,20 @@ def test_a_video_is_drawn_once_it_is_asked_for(server: WatchServer, run: Path) -
     assert ask(server, f"/video.mp4?name={name}&number=2")[0] == 404
     (run / "best.zip").write_bytes(b"22")
     assert state()["newest"] is False
+
+
+def test_a_folder_of_videos_that_was_cleaned_is_made_again(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    videos = Videos(command(DRAW))
+    for number in (1, 2):
+        assert videos.draw(run)
+        wait_until(lambda: videos.state_of(run)["state"] == "ready", "the video is drawn")
+        file = videos.file_of(run, number)
+        assert file is not None
+        shutil.rmtree(file.parent)
+        assert videos.state_of(run)["state"] == "none"
+    videos.close()
+    assert list(tmp_path.glob("fastes-watch-*")) == []
 
 
 def test_another_site_cannot_have_a_video_drawn(server: WatchServer, run: Path) -> None:

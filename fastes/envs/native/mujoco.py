@@ -175,7 +175,8 @@ def _number(env: Any, names: tuple[str, ...], usual: Any) -> Any:
 def plain(name: str, value: Any) -> float:
     """Return a number of Python as a float; TypeError for NumPy's, with which it computes in another precision."""
     if type(value) not in (int, float, bool):
-        raise TypeError(f"{name} is a {type(value).__name__}")
+        kind = type(value)
+        raise TypeError(f"{name} is a {kind.__module__}.{kind.__qualname__}: expected an int, a float or a bool of Python")
     return float(value)
 
 

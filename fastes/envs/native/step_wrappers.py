@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Sequence
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium.wrappers import ClipAction, OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, RescaleAction, TimeLimit
@@ -82,17 +83,58 @@ def _is_count(value: Any) -> bool:
 
 
 def replaced_in_words(layer: Any) -> str:
-    """Return which method of an object was replaced, in it or in a class of Gymnasium; "" for none."""
+    """Return what was replaced of an object's methods, of Gymnasium's classes or of their modules' functions; "" for none.
+
+    Names and files are compared with the compiled modules. Other imports, such as `np`, are not looked at, nor the code of a
+    function that names the same file.
+    """
     kind = type(layer)
     own = [name for name, value in vars(layer).items() if callable(value) and hasattr(kind, name)]
     for base in kind.__mro__:
-        home = getattr(sys.modules.get(base.__module__), "__file__", None)
-        if base.__module__.startswith("gymnasium."):
-            own += [name for name, member in vars(base).items() if _written_in(member) not in (None, home)]
+        if not base.__module__.startswith("gymnasium."):
+            continue
+        module = sys.modules.get(base.__module__)
+        home, written = getattr(module, "__file__", None), _written(base.__module__)
+        members, body = vars(base), written.get(base.__qualname__)
+        own += [name for name, member in members.items() if _written_in(member) not in (None, home)]
+        if body is not None:
+            own += [name for name in body.functions if _written_in(members.get(name)) != home]
+            own += [name for name in members if name not in body.names and not name.startswith("__")]
+        for name in written[""].functions if "" in written else ():
+            if _written_in(getattr(module, name, None)) != home:
+                return f"{base.__module__.rpartition('.')[2]}.{name} was replaced"
     return f"{kind.__name__}.{own[0]} was replaced" if own else ""
 
 
 def _written_in(member: Any) -> str | None:
-    """Return the file of a method or property; None for anything else."""
-    code = getattr(getattr(member, "fget", member), "__code__", None)
-    return code.co_filename if isinstance(code, CodeType) else None
+    """Return the file of a function, method or property; None for anything else."""
+    function = getattr(member, "fget", None) or getattr(member, "__func__", member)
+    code = function.__code__ if isinstance(function, FunctionType) else None
+    return None if code is None else code.co_filename
+
+
+class _Body(NamedTuple):
+    """The names in the code of a class or module, and those of its functions."""
+
+    functions: frozenset[str]
+    names: frozenset[str]
+
+
+@functools.cache
+def _written(module: str) -> dict[str, _Body]:
+    """Return the code of a module, "", and of its classes, by name; {} if its loader does not tell."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    code = getattr(getattr(spec, "loader", None), "get_code", lambda _: None)(module)
+    if code is None:
+        return {}
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return {"": _body(code)} | {each.co_name: _body(each) for each in inner if not _is_function(each)}
+
+
+def _body(code: CodeType) -> _Body:
+    functions = [each.co_name for each in code.co_consts if isinstance(each, CodeType) and _is_function(each)]
+    return _Body(frozenset(name for name in functions if name.isidentifier()), frozenset(code.co_names))
+
+
+def _is_function(code: CodeType) -> bool:
+    return bool(code.co_flags & inspect.CO_OPTIMIZED)

@@ -75,6 +75,21 @@ def twin_of(env: Any) -> Twin | str:
     return Twin(found, wrappers, whole=whole, robot=robot)
 
 
+def python_because(found: Twin | str, actor: _core.Actor | None, reads_infos: bool) -> str:
+    """Return why an environment steps in Python, in words; "" if it steps in C.
+
+    Args:
+        found: Its twin, or why it has none.
+        actor: Plays in it; None for a policy in Python.
+        reads_infos: Whether a callback reads its infos.
+    """
+    if isinstance(found, str):
+        return found
+    if reads_infos and not found.is_same:
+        return "a callback reads infos"
+    return "" if actor is not None and found.instance.reads(actor) else "its policy or its spaces are not those of C"
+
+
 def _known(env: Any) -> _core.NativeInstance | str:
     """Return the C version of one of Gymnasium's environments, with its constants; or why there is none."""
     kind = type(env)

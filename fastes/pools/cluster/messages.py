@@ -150,7 +150,7 @@ class Played(NamedTuple):
         busy_seconds: Seconds of playing, summed over the node's workers.
         rerun: Jobs run again because their worker died.
         penalised: The text of an exception that was made a return of NaN, or ''.
-        infos, has_masks, cpu_seconds: See `Batch`.
+        infos, has_masks, cpu_seconds, differs: See `Batch`.
     """
 
     number: int
@@ -165,6 +165,7 @@ class Played(NamedTuple):
     infos: tuple[tuple[Info, ...], ...] = ()
     has_masks: bool = False
     cpu_seconds: float = 0.0
+    differs: bool = False
 
 
 class Failed(NamedTuple):

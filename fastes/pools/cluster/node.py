@@ -279,7 +279,7 @@ def _played(number: int, batch: Batch, with_rows: bool) -> Played:
     rows = batch.moments if with_rows and isinstance(batch.moments, np.ndarray) else None
     lengths, cuts = (counts.ravel().astype(np.int32) for counts in (batch.lengths, batch.cuts))
     rest = batch.busy_seconds, batch.rerun, batch.penalised, batch.infos, batch.has_masks, batch.cpu_seconds
-    return Played(number, batch.returns.ravel(), lengths, batch.successes.ravel(), cuts, rows, *rest)
+    return Played(number, batch.returns.ravel(), lengths, batch.successes.ravel(), cuts, rows, *rest, batch.differs)
 
 
 def _pickled(error: Exception) -> bytes:

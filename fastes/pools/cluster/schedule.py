@@ -210,7 +210,7 @@ class OpenTicket:
         self._rows = np.zeros((len(jobs) if self.sends_rows else 0, 2, self.obs_size))
         self._infos: list[tuple[Info, ...]] = [()] * len(jobs) if self.is_candidates and spec.info_bytes else []
         self._busy_seconds, self._cpu_seconds = 0.0, 0.0
-        self._rerun, self._penalised, self._has_masks = 0, "", False
+        self._rerun, self._penalised, self._has_masks, self._differs = 0, "", False, False
 
     @property
     def is_finished(self) -> bool:
@@ -236,6 +236,7 @@ class OpenTicket:
             self._rerun += played.rerun
             self._penalised = played.penalised or self._penalised
             self._has_masks |= played.has_masks
+            self._differs |= played.differs
         return True
 
     def sums_to_ask_for(self) -> dict[Hashable, Int64]:
@@ -280,6 +281,7 @@ class OpenTicket:
             infos=tuple(self._infos),
             has_masks=self._has_masks,
             cpu_seconds=self._cpu_seconds,
+            differs=self._differs,
         )
 
     def _moments(self) -> Float64 | MomentSums:

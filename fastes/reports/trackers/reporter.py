@@ -13,6 +13,7 @@ from fastes.errors import summary_of
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
+from fastes.reports.trackers.by_name import REPORTERS
 from fastes.reports.trackers.courier import Courier, Run
 from fastes.reports.trackers.noted_run import new_name, note_run
 from fastes.system.installation import install_command
@@ -29,7 +30,8 @@ class Reporter(Callback):
     One object reports one training at a time.
 
     Attributes:
-        name: The name for `learn` and `fastes train --report`, which is also that of the package and of the extra.
+        name: The name in warnings; of one of FastES' own also the name for `learn` and `fastes train --report`.
+        package: The package that it needs, '' for none.
         run_folder: Folder of reports.json, by which a resumed training continues the tracker's run; None for none.
         ends_with_training: Whether the end of `learn` ends the tracker's run and waits for it; if not, `finish` and `wait` do.
 
@@ -38,6 +40,7 @@ class Reporter(Callback):
     """
 
     name = ""
+    package = ""
     run_folder: Path | None = None
     ends_with_training = True
 
@@ -49,12 +52,15 @@ class Reporter(Callback):
     @classmethod
     def check_installed(cls) -> None:
         """Raise ImportError, with the command that installs it, if the package is missing."""
+        if not cls.package:
+            return
         try:
-            spec = importlib.util.find_spec(cls.name)
+            spec = importlib.util.find_spec(cls.package)
         except ValueError:  # it is None in sys.modules
             spec = None
         if spec is None or spec.origin is None:  # a folder of that name, as W&B makes one, is no package
-            raise ImportError(f"reports to {cls.name} need the package {cls.name}: {install_command(cls.name)}")
+            how = install_command(cls.package) if cls.package in REPORTERS else f"pip install {cls.package}"
+            raise ImportError(f"reports to {cls.name} need the package {cls.package}: {how}")
 
     def start(self, run: Run) -> None: ...
 

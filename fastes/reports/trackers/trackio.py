@@ -23,7 +23,7 @@ class Trackio(Reporter):
         init: Arguments for trackio.init, such as project or space_id.
     """
 
-    name = "trackio"
+    name = package = "trackio"
 
     def __init__(self, **init: Any) -> None:
         super().__init__()

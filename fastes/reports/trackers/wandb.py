@@ -21,7 +21,7 @@ class WandB(Reporter):
         init: Arguments for wandb.init, such as project, group or tags.
     """
 
-    name = "wandb"
+    name = package = "wandb"
 
     def __init__(self, **init: Any) -> None:
         super().__init__()

@@ -191,9 +191,10 @@ class Chart {
     };
   }
 
-  // What the legend says of a line: the value at the cross-hairs, and the newest one without them.
+  // What the legend says of a line: the value at the cross-hairs, and without them the newest one, or that of a histogram's highest bar.
   told(plot, value, line, at) {
-    return this.zooms && !isKnown(at) ? plot.data[line].findLast(isKnown) : value;
+    if (isKnown(at)) return value;
+    return this.zooms ? plot.data[line].findLast(isKnown) : plot.data[line][plot.data[1].indexOf(Math.max(...plot.data[1]))];
   }
 
   range(plot, least, most) {

@@ -77,13 +77,17 @@ async function update() {
     wait = isRead ? (isBusy ? POLL : SLOW_POLL) : 20;
   } catch (error) {
     byId("connection").classList.add("lost");
-    const isSilent = error instanceof TypeError || error.name === "TimeoutError";
-    setText(byId("connection"), isSilent ? "no answer: is fastes watch still running?" : String(error.message));
+    setText(byId("connection"), inWords(error));
     show();
   }
   isAsking = false;
   if (askAgain) wait = 0;
   if (!document.hidden) timer = setTimeout(update, wait);
+}
+
+function inWords(error) {
+  const isSilent = error instanceof TypeError || error.name === "TimeoutError";
+  return isSilent ? "no answer: is fastes watch still running?" : String(error.message);
 }
 
 function inShort() {
@@ -108,8 +112,7 @@ async function updateTable() {
   isComplete = news.complete;
   if (isNew) showTable();
   const asked = wished();
-  if (!chosen.length && asked.length && (news.complete || asked.every(isThere))) choose(asked.filter(isThere));
-  if (!chosen.length && table.size && news.complete) choose([inOrder()[0].name]);
+  if (!chosen.length && table.size && (news.complete || (asked.length && asked.every(isThere)))) chooseWished();
   return news.complete;
 }
 
@@ -117,6 +120,7 @@ async function updateTable() {
 async function updateRun(name) {
   const before = runs.get(name);
   const news = await ask("run", { name, cursor: JSON.stringify(before ? before.cursor : {}) });
+  if (!chosen.includes(name)) return false; // others have been chosen meanwhile
   if (!news) { runs.delete(name); return true; }
   const run = before ?? { trials: {} };
   if (before && before.cursor.reading !== news.cursor.reading) run.trials = {};
@@ -230,11 +234,20 @@ const wished = () => new URLSearchParams(location.hash.slice(1)).getAll("run");
 function choose(names) {
   if (!names.some((name) => chosen.includes(name))) zoom.part = null;
   chosen = names.slice(-MOST_SHOWN);
+  setText(byId("gone"), "");
   for (const name of [...runs.keys()]) if (!chosen.includes(name)) runs.delete(name);
   history.replaceState(null, "", `#${new URLSearchParams(chosen.map((name) => ["run", name]))}`);
   showChosen();
   show();
   update();
+}
+
+// Those in the page's address, or else the first; an address may be of a run that is gone.
+function chooseWished() {
+  const asked = wished(), there = asked.filter(isThere), gone = asked.filter((name) => !isThere(name));
+  choose(there.length ? there : inOrder().slice(0, 1).map((row) => row.name));
+  const rest = there.length ? "" : ". The first of the list is shown";
+  if (gone.length) setText(byId("gone"), `There is no run ${gone.join(", ")}${rest}.`);
 }
 
 // --- the chosen runs -------------------------------------------------------------------------------------------------
@@ -453,10 +466,12 @@ function groupsOf(shown) {
   const tells = (name) => name === "recipes" || !isMixed || told.every((own) => name in own);
   const differ = differing(told).filter(tells);
   const environments = new Set(groups.map(([run]) => run.env));
+  const isMany = groups.some((group) => group.length > 1);
   return groups.map((group) => {
     const [run] = group;
     const words = environments.size > 1 ? run.env : differ.slice(0, 3).map((name) => `${name} ${run.told[name] ?? "–"}`).join(", ");
-    return { runs: group, label: group.length > 1 ? `${words || run.env}, median and range of ${group.length} seeds` : run.name };
+    const alone = isMany && words ? `${words}: ${run.name}` : run.name; // as `fastes plot` names it
+    return { runs: group, label: group.length > 1 ? `${words || run.env}, median and range of ${group.length} seeds` : alone };
   });
 }
 
@@ -464,10 +479,11 @@ function showSeveral(shown) {
   const inOrder = [...shown].sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true })); // colours as `fastes plot` has them
   const x = axis(), groups = groupsOf(inOrder), tables = [], lines = [], bands = [];
   groups.forEach((group, number) => {
-    const curves = group.runs.map((run) => placed(smoothed(leading(run).evaluations), x)).filter((rows) => rows.length);
+    const known = group.runs.map((run) => ({ rows: placed(smoothed(leading(run).evaluations), x), stays: run.solved }));
+    const curves = known.filter(({ rows }) => rows.length);
     const style = styleOf(number), own = style.colour;
     if (curves.length < 2) {
-      tables.push(columns(curves[0] ?? [], x, EVALUATION));
+      tables.push(columns(curves[0]?.rows ?? [], x, EVALUATION));
       lines.push({ label: group.label, ...style });
       return;
     }
@@ -481,8 +497,8 @@ function showSeveral(shown) {
   charts.returns.show(uPlot.join(tables), lines, { ...xAxis(), bands, yValue: score });
   const named = groups.map((group, number) => ({ label: group.label.replace(/, median and range.*/, ""), ...styleOf(number), width: 1.5 }));
   const each = (column) => uPlot.join(groups.map((group) => {
-    const curves = group.runs.map((run) => placed(leading(run).generations, x)).filter((rows) => rows.length);
-    if (curves.length < 2) return columns(curves[0] ?? [], x, column);
+    const curves = group.runs.map((run) => ({ rows: placed(leading(run).generations, x) })).filter(({ rows }) => rows.length);
+    if (curves.length < 2) return columns(curves[0]?.rows ?? [], x, column);
     const [at, , middle] = spread(curves, x, column);
     return [at, middle];
   }));
@@ -493,13 +509,16 @@ function showSeveral(shown) {
   byId("race-box").hidden = true;
 }
 
-// x, and the least, median and most of a column of curves where all of them are known.
+// x, and the least, median and most of a column of curves, as `fastes plot` has them: a curve that stays keeps its last value to the
+// end of the longest, another one leaves them at its end, and they end when fewer than half of the curves are left.
 function spread(curves, x, column) {
-  const begin = Math.max(...curves.map((rows) => rows[0][x])), end = Math.max(Math.min(...curves.map((rows) => rows.at(-1)[x])), begin);
+  const begin = Math.max(...curves.map(({ rows }) => rows[0][x])), longest = Math.max(...curves.map(({ rows }) => rows.at(-1)[x]));
+  const ends = curves.map(({ rows, stays }) => (stays ? longest : rows.at(-1)[x]));
+  const end = Math.max(begin, [...ends].sort((a, b) => a - b)[ends.length >> 1]);
   const place = (share) => (zoom.isLog ? begin * (end / begin) ** share : begin + (end - begin) * share);
-  const at = Array.from({ length: 200 }, (_, number) => place(number / 199));
-  const each = curves.map((rows) => interpolated(rows, x, column, at));
-  const over = (choose) => at.map((_, number) => choose(each.map((values) => values[number])));
+  const at = Array.from({ length: 200 }, (_, number) => Math.min(place(number / 199), end)); // rounded it may be more
+  const each = curves.map(({ rows }) => interpolated(rows, x, column, at));
+  const over = (choose) => at.map((here, number) => choose(each.flatMap((values, curve) => (here <= ends[curve] ? [values[number]] : []))));
   return [at, over((v) => Math.min(...v)), over(median), over((v) => Math.max(...v))];
 }
 
@@ -529,6 +548,8 @@ function showCompared(styled) {
 
 // --- the video -------------------------------------------------------------------------------------------------------
 
+const refused = { name: "", words: "" }; // the run whose video was asked for last, and why the request failed
+
 async function updateVideo(name) {
   const state = await ask("video", { name });
   if (state && chosen.length === 1 && chosen[0] === name) showVideo(name, state);
@@ -546,14 +567,22 @@ function showVideo(name, state) {
     ready: state.newest ? "" : "there is a newer policy",
     failed: `it could not be drawn: ${state.error}`,
   };
-  setText(byId("video-words"), state.busy ? "the video of another run is being drawn" : words[state.state]);
+  const why = refused.name === name ? refused.words : "";
+  setText(byId("video-words"), why || (state.busy ? "the video of another run is being drawn" : words[state.state]));
 }
 
 byId("draw").addEventListener("click", async () => {
   const [name] = chosen;
   byId("draw").disabled = true;
-  const state = await ask("video", { name }, { method: "POST" });
-  if (state && chosen[0] === name) showVideo(name, state);
+  Object.assign(refused, { name, words: "" });
+  try {
+    const state = await ask("video", { name }, { method: "POST" });
+    if (state && chosen[0] === name) showVideo(name, state);
+  } catch (error) {
+    refused.words = `it could not be drawn: ${inWords(error)}`;
+    if (chosen[0] === name) setText(byId("video-words"), refused.words);
+    byId("draw").disabled = false;
+  }
   update();
 });
 
@@ -569,7 +598,7 @@ zoom.onChange = show;
 for (const button of document.querySelectorAll("[data-zoom]")) button.addEventListener("click", () => zoom[button.dataset.zoom]());
 for (const button of document.querySelectorAll("[data-sort]")) button.addEventListener("click", () => sortBy(button.dataset.sort));
 isDark.addEventListener("change", show);
-addEventListener("hashchange", () => choose(wished().filter(isThere)));
+addEventListener("hashchange", chooseWished);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) update(); });
 document.addEventListener("keydown", (event) => {
   const focused = document.activeElement, line = focused?.closest?.("#runs tbody tr");

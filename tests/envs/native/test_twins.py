@@ -6,7 +6,9 @@ import ctypes
 import functools
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import gymnasium
 import numpy as np
@@ -14,8 +16,8 @@ import pytest
 from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.wrappers import ClipAction, RecordEpisodeStatistics, RescaleAction, TimeLimit, TransformReward
-from natively import SETTINGS, as_of, assert_same_natively
-from training import train
+from natively import SETTINGS, USUAL_STEP, as_of, assert_same_natively, narrow_cartpole
+from training import Result, assert_same, assert_same_state, learn, train
 
 from fastes import CallablePolicy, FastES, NativeEnv, _core, check_env
 from fastes.envs.native.twins import Twin, twin_of
@@ -187,7 +189,6 @@ def test_wrappers_that_change_a_step_in_a_known_way(env_id: str, wrappers: list[
                 action = int(draw.integers(2))
             _, _, terminated, truncated, _ = both.step(action)
             over = terminated or truncated
-        assert both.has_acted
         assert not both.difference
 
 
@@ -277,9 +278,39 @@ def test_a_method_that_was_put_into_a_class_means_python(monkeypatch: pytest.Mon
     assert "reset was replaced" in str(twin_of(gymnasium.make("CartPole-v1", disable_env_checker=True)))
 
 
+def constant(_: Any, **__: Any) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("env_id", "place", "name", "value"),
+    [
+        ("CartPole-v1", "classic_control.cartpole.CartPoleEnv", "step", mock.MagicMock()),
+        ("CartPole-v1", "classic_control.cartpole.CartPoleEnv", "reset", functools.partialmethod(constant)),
+        ("Acrobot-v1", "classic_control.acrobot.AcrobotEnv", "np_random", property(constant)),
+        ("Pendulum-v1", "classic_control.pendulum", "angle_normalize", abs),
+        ("Acrobot-v1", "classic_control.acrobot", "rk4", constant),
+        ("Hopper-v5", "mujoco.hopper_v5.HopperEnv", "is_healthy", True),
+        ("Hopper-v5", "mujoco.hopper_v5.HopperEnv", "control_cost", functools.partialmethod(constant)),
+        ("Hopper-v5", "mujoco.hopper_v5.HopperEnv", "do_simulation", functools.partialmethod(constant)),
+        ("Humanoid-v5", "mujoco.humanoid_v5", "mass_center", abs),
+    ],
+)
+def test_anything_in_the_place_of_a_function_means_python(
+    monkeypatch: pytest.MonkeyPatch, env_id: str, place: str, name: str, value: Any
+) -> None:
+    if env_id.endswith("-v5"):
+        pytest.importorskip("mujoco")
+    env = gymnasium.make(env_id, disable_env_checker=True)
+    assert isinstance(twin_of(env), Twin)
+    monkeypatch.setattr(f"gymnasium.envs.{place}.{name}", value, raising=False)
+    assert f"{name} was replaced" in str(twin_of(env))
+
+
 @pytest.mark.parametrize(
     ("env_id", "name", "value", "words"),
     [
+        ("CartPole-v1", "_sutton_barto_reward", np.bool_(True), "numpy.bool"),
         ("CartPole-v1", "gravity", np.float64(9.8), "float64"),
         ("MountainCarContinuous-v0", "max_action", 0.5, "actions from -1.0 to 0.5"),
         ("Acrobot-v1", "torque_noise_max", 1.0, "noise"),
@@ -296,6 +327,15 @@ def test_a_limit_that_is_no_number_of_steps_means_python(limit: Any) -> None:
     env = gymnasium.make("CartPole-v1", disable_env_checker=True)
     env._max_episode_steps = limit  # type: ignore[attr-defined]
     assert "it ends after" in str(twin_of(env))
+
+
+@pytest.mark.parametrize(("native", "word"), [(True, "on"), (False, "off")])
+def test_true_and_false_are_words(native: bool, word: str) -> None:
+    with FastES("CartPole-v1", n_workers=0, native=native, **SETTINGS) as model:
+        assert model.settings.native == word
+        model.learn(20)
+    with pytest.raises(ValueError, match="expected one of"):
+        FastES("CartPole-v1", native=1)  # type: ignore[arg-type]
 
 
 def test_another_action_space_means_python() -> None:
@@ -352,6 +392,67 @@ def test_another_version_of_gymnasium_is_noticed(monkeypatch: pytest.MonkeyPatch
     (finding,) = check_env("CartPole-v1", episodes=3, seconds=1.0).findings
     assert "reward in step 1 is 1.0 in C and 2.0 in Python" in finding.text
     assert auto.records[-1].return_mean == 2 * off.records[-1].return_mean
+
+
+LATE: dict[str, Any] = {"preset": "linear", "seed": 1, "target_return": "none", "eval_lag": 1}
+ENDS_EARLIER = "in step .* is False in C and True in Python"
+
+
+@pytest.fixture
+def own_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `narrow_cartpole` change CartPole for one test."""
+    monkeypatch.setattr(CartPoleEnv, "step", CartPoleEnv.step)
+
+
+def calls_in(result: Result) -> list[str]:
+    return [call["kind"] for call in result.state.data.get("env_calls", [])]
+
+
+@pytest.mark.parametrize("more", [{}, {"trials": 3}])
+@pytest.mark.usefixtures("own_step")
+def test_a_difference_that_comes_late_has_the_same_bits_on_any_number_of_workers(more: dict[str, Any]) -> None:
+    """All leave C with the same generation, and not each worker once it has seen it."""
+    results = []
+    for n_workers in (0, 1, 2):
+        with pytest.warns(RuntimeWarning, match=ENDS_EARLIER) as told:
+            results.append(train(narrow_cartpole, 10, n_workers, **LATE, **more))
+        assert sum("from here on" in str(each.message) for each in told) == 1
+    assert calls_in(results[0]) == ["in Python"]
+    for result in results[1:]:
+        assert_same(results[0], result)
+
+
+@pytest.mark.usefixtures("own_step")
+def test_a_training_that_has_left_c_resumes_in_python(tmp_path: Path) -> None:
+    def save(model: FastES, record: Any) -> bool:
+        model.save(tmp_path / f"{record.generation}")
+        return record.generation < 10
+
+    with pytest.warns(RuntimeWarning, match=ENDS_EARLIER):
+        whole = train(narrow_cartpole, 10, **LATE)
+    with FastES(narrow_cartpole, n_workers=0, **LATE) as model, pytest.warns(RuntimeWarning, match=ENDS_EARLIER):
+        model.learn(10**9, save)
+    kinds = []
+    for generation in (1, 2, 4, 6, 9):
+        with FastES.load(tmp_path / f"{generation}", narrow_cartpole, n_workers=2) as model:
+            kinds.append(len(model.training.env_calls))
+            learn(model, 10)
+            assert_same_state(whole.state, model.snapshot())
+    assert (kinds[0], kinds[-1]) == (0, 1)  # before the difference, and after it
+
+
+def test_an_evaluation_that_differs_is_played_again_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its episodes, and not only the one that was compared."""
+
+    def step(self: Any, action: Any) -> Any:
+        observation, reward, *rest = USUAL_STEP(self, action)
+        return (observation, 2.0 * reward, *rest)
+
+    monkeypatch.setattr(CartPoleEnv, "step", as_of(USUAL_STEP, step))
+    with FastES("CartPole-v1", n_workers=0, **LATE) as model:
+        with pytest.warns(RuntimeWarning, match="reward in step 1 is 1.0 in C and 2.0 in Python"):
+            found = model.evaluate(4)
+        assert found.returns.tolist() == [2.0 * length for length in found.lengths]
 
 
 def test_calls_on_the_environment_are_followed() -> None:

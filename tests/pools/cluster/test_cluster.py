@@ -139,22 +139,36 @@ def differences(returns: Any) -> Any:
     return np.stack([half, -half], axis=1)
 
 
-@pytest.mark.parametrize("follow", [True, False], ids=["scalars", "theta"])
+VARIED: dict[str, dict[str, Any]] = {
+    "recurrent": {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 3}},
+    "adaptive-sigma": {
+        "optimizer": "clipup",
+        "max_speed": 0.1,
+        "sigma_adaptation": "per_parameter",
+        "episodes_per_candidate": "lin_2_4",
+    },
+    "adaptive-population": {
+        "perturbed_fraction": 0.4,
+        "obs_columns": "2,0",
+        "generation_timesteps": 150,
+        "max_population_size": 24,
+        "obs_warmup": True,
+    },
+    "own-optimizer": {"optimizer": Falling, "shaping": differences},
+}
+
+
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "follow"),
     [
-        {"policy": "MlpLstmPolicy", "policy_kwargs": {"lstm_hidden_size": 3}},
-        {"optimizer": "clipup", "max_speed": 0.1, "sigma_adaptation": "per_parameter", "episodes_per_candidate": "lin_2_4"},
-        {
-            "perturbed_fraction": 0.4,
-            "obs_columns": "2,0",
-            "generation_timesteps": 150,
-            "max_population_size": 24,
-            "obs_warmup": True,
-        },
-        {"optimizer": Falling, "shaping": differences},
+        *(pytest.param(settings, True, id=f"{name}-scalars") for name, settings in VARIED.items()),
+        pytest.param(VARIED["adaptive-population"], False, id="adaptive-population-theta"),
+        # nodes are told no more of these than theta
+        *(
+            pytest.param(VARIED[name], False, id=f"{name}-theta", marks=pytest.mark.slow)
+            for name in ("recurrent", "adaptive-sigma", "own-optimizer")
+        ),
     ],
-    ids=["recurrent", "adaptive-sigma", "adaptive-population", "own-optimizer"],
 )
 def test_a_cluster_gives_the_bits_of_one_machine(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, follow: bool, settings: dict[str, Any]
@@ -260,7 +274,7 @@ async def _trained(pool: Pool, model: FastES, training: int) -> list[bytes]:
     return results
 
 
-@pytest.mark.parametrize("follow", [True, False], ids=["scalars", "theta"])
+@pytest.mark.parametrize("follow", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["scalars", "theta"])
 def test_trainings_that_differ_in_policy_and_settings_share_a_cluster(
     follow: bool, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +329,7 @@ def test_a_node_that_comes_to_another_state_is_corrected(cluster: Cluster, monke
     assert told[0].endswith("it is sent all of them, results do not change")
 
 
+@pytest.mark.slow
 def test_nodes_that_never_agree_are_sent_theta(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = train(Uneven, 8, **SETTINGS)
     scalars(monkeypatch, True)
@@ -541,6 +556,7 @@ def test_what_a_nodes_pool_warns_of_is_told_here(cluster: Cluster, monkeypatch: 
     assert sum(record.jobs_rerun for record in result.records) == 1
 
 
+@pytest.mark.slow
 def test_a_connection_that_was_there_stays(cluster: Cluster) -> None:
     with handlers_kept():
         ray.init(address=cluster.address, logging_level=logging.ERROR)

@@ -42,9 +42,6 @@ class Memory(Reporter):
         self.threads: set[int] = set()
         self.ends = 0
 
-    @classmethod
-    def check_installed(cls) -> None: ...
-
     def start(self, run: Run) -> None:
         self.runs.append(run)
         self.threads.add(threading.get_ident())
@@ -229,9 +226,9 @@ def test_a_folder_of_that_name_is_no_package(tmp_path: Path, monkeypatch: pytest
     monkeypatch.syspath_prepend(str(tmp_path))
 
     class Folder(Reporter):
-        name = "folder_of_runs"
+        name, package = "my_tracker", "folder_of_runs"
 
-    with pytest.raises(ImportError, match="need the package folder_of_runs"):
+    with pytest.raises(ImportError, match=r"reports to my_tracker .*folder_of_runs: pip install folder_of_runs"):
         Folder()
 
 
