@@ -69,7 +69,7 @@ def test_an_object_of_a_scripts_class_reaches_the_workers(tmp_path: Path) -> Non
         "    print('trained', model.num_timesteps)\n",
         tmp_path,
     )
-    assert "trained 80" in done.stdout, done.stderr
+    assert "trained 120" in done.stdout, done.stderr
 
 
 def test_a_copy_that_differs_is_refused() -> None:
