@@ -384,7 +384,7 @@ def test_recipes_that_race_are_named() -> None:
     assert "The recipe 'sampled' draws actions" in text
 
 
-@pytest.mark.parametrize("rungs", [1, 2])
+@pytest.mark.parametrize("rungs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_budget_says_which_recipes_race(rungs: int) -> None:
     """The same ones as in a training: all episodes have 20 steps."""
 

@@ -136,7 +136,9 @@ def policies() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", policies())
+@pytest.mark.parametrize(
+    "kind", [each if each in ("reset", "an object") else pytest.param(each, marks=pytest.mark.slow) for each in policies()]
+)
 def test_what_is_remembered_ends_with_the_episode_on_every_pool(kind: str) -> None:
     policy = policies()[kind]
     with warnings.catch_warnings():

@@ -658,10 +658,10 @@ ONES: Plan = (Ask(1, CANDIDATES, 1), Ask(2, EVALUATION, 1), Await(1), Ask(3, CAN
 
 SIZES = {
     "no death": Rules(ONES, deaths=0),
-    "a death": Rules(PAIR),
     "all are forgotten": Rules(FORGETTING, workers=1),
 }
 BIG_SIZES = {
+    "a death": Rules(PAIR),
     "a death before the place has another request": Rules(IN_TURN),
     "looks at any time": Rules(PAIR, tick=True),
     "two deaths of a worker alone": Rules(UNEQUAL, workers=1, deaths=2),

@@ -408,7 +408,7 @@ def calls_in(result: Result) -> list[str]:
     return [call["kind"] for call in result.state.data.get("env_calls", [])]
 
 
-@pytest.mark.parametrize("more", [{}, {"trials": 3}])
+@pytest.mark.parametrize("more", [{}, pytest.param({"trials": 3}, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("own_step")
 def test_a_difference_that_comes_late_has_the_same_bits_on_any_number_of_workers(more: dict[str, Any]) -> None:
     """All leave C with the same generation, and not each worker once it has seen it."""
