@@ -95,10 +95,10 @@ class Marathon(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(gymnasium.make("Pendulum-v1", max_episode_steps=5_000))
 
 
-class Falling(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """CartPole with episodes of exactly 20 steps, so that 16 candidates play 320. They might have 5,000."""
+class OfOneLength(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """CartPole whose episodes have `length` steps, whatever it does; no limit is known."""
 
-    max_episode_steps = 5_000
+    length = 20
 
     def __init__(self) -> None:
         super().__init__(gymnasium.make("CartPole-v1").unwrapped)
@@ -111,7 +111,13 @@ class Falling(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Any:
         self.steps += 1
         seen = self.env.unwrapped.np_random.normal(size=4).astype(np.float32)
-        return seen, 1.0, self.steps == 20, False, {}
+        return seen, 1.0, self.steps == self.length, False, {}
+
+
+class Falling(OfOneLength):
+    """16 candidates play 320 steps. Their episodes might have 5,000."""
+
+    max_episode_steps = 5_000
 
 
 class Short(Falling):
@@ -338,20 +344,8 @@ def test_trials_is_how_many_trainings_race() -> None:
 def test_an_episode_cap_hides_no_cost_of_a_race() -> None:
     """`linear` begins with episodes of 100 steps. Others do not, so that fewer of them fit in the budget."""
 
-    class Long(gymnasium.Wrapper[Any, Any, Any, Any]):
-        """Whatever it does, an episode has 500 steps, and no limit is known."""
-
-        def __init__(self) -> None:
-            super().__init__(gymnasium.make("CartPole-v1").unwrapped)
-            self.steps = 0
-
-        def reset(self, **given: Any) -> Any:
-            self.steps = 0
-            return self.env.reset(**given)
-
-        def step(self, action: Any) -> Any:
-            self.steps += 1
-            return np.zeros(4, np.float32), 1.0, self.steps == 500, False, {}
+    class Long(OfOneLength):
+        length = 500
 
     watch, budget = Rungs(), 200_000
     with FastES(Long, n_workers=0, seed=0, target_return="none") as model:
