@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -110,6 +110,94 @@ def _seconds_until(chromium: Any, began: float, what: str) -> float:
     return time.perf_counter() - began
 
 
+class Followed(NamedTuple):
+    """The cost of a long run to the server, in seconds unless it says otherwise.
+
+    Attributes:
+        first_part: From the run's folder to the first answer.
+        whole: To the answer that completes the curves.
+        whole_cpu: CPU time of that.
+        read: To read the file at once, as `fastes plot` does.
+        updates: Of each update.
+        sent: Bytes of each update.
+        memory: KiB of this process after each update.
+    """
+
+    first_part: float
+    whole: float
+    whole_cpu: float
+    read: float
+    updates: list[float]
+    sent: list[int]
+    memory: list[int]
+
+    def growth(self, amounts: list[int]) -> float:
+        """Median of the last tenth over that of the first."""
+        tenth = max(len(amounts) // 10, 1)
+        return statistics.median(amounts[-tenth:]) / statistics.median(amounts[:tenth])
+
+
+def write_run(run: Path, generations: int) -> None:
+    """Write the folder of a run of this many generations."""
+    run.mkdir(parents=True, exist_ok=True)
+    (run / "config.toml").write_text('[run]\nenv = "Own-v0"\n[settings]\ntotal_timesteps = 1000000000\n')
+    (run / "progress.csv").write_text("\n".join([",".join(Record._fields), *map(line, range(1, generations + 1)), ""]))
+
+
+def follow(run: Path, generations: int, updates: int) -> Followed:
+    """Open a run, and follow it while it gets a row per update. SystemExit if anything that is shown is wrong."""
+    began, cpu_began = time.perf_counter(), time.process_time()
+    runs = WatchedRuns([run.parent])
+    answer = json.dumps(runs.run_since(str(run), {}))
+    first_part = time.perf_counter() - began
+    while not (known := json.loads(answer))["complete"]:
+        answer = json.dumps(runs.run_since(str(run), {}))
+    whole, whole_cpu = time.perf_counter() - began, time.process_time() - cpu_began
+    began = time.perf_counter()
+    read_progress(run / "progress.csv")
+    followed = Followed(first_part, whole, whole_cpu, time.perf_counter() - began, [], [], [])
+    check(known["trials"]["1"], run)
+    cursor = known["cursor"]
+    for number in range(updates):
+        with open(run / "progress.csv", "a") as file:
+            file.write(line(generations + number + 1) + "\n")
+        began = time.perf_counter()
+        answer = json.dumps(runs.run_since(str(run), cursor))
+        followed.updates.append(time.perf_counter() - began)
+        followed.sent.append(len(answer))
+        followed.memory.append(resident_kib())
+        cursor = json.loads(answer)["cursor"]
+    check(runs.run_since(str(run), {})["trials"]["1"], run)
+    return followed
+
+
+def table(followed: Followed, drawn: tuple[float, float, list[float]] | None, generations: int) -> str:
+    """Return the measurements beside their aims. drawn: as of `in_browser`."""
+    opens, update = f"{OPEN_SECONDS:g}", f"{1e3 * UPDATE_SECONDS:.0f}"
+    rows = [
+        [f"a run of {generations:,} generations shows a part, s", f"{followed.first_part:.2f}", opens],
+        ["all of it, s", f"{followed.whole:.2f}", opens],
+        ["CPU time of that, s", f"{followed.whole_cpu:.2f}", ""],
+        ["over reading its file as `fastes plot` does", f"{followed.whole / followed.read:.2f}", ""],
+        ["an update, median, ms", f"{1e3 * statistics.median(followed.updates):.1f}", update],
+        ["an update, 99 of 100, ms", f"{1e3 * float(np.quantile(followed.updates, 0.99)):.1f}", update],
+        ["bytes of an update, median", f"{statistics.median(followed.sent):,.0f}", ""],
+        ["bytes, last tenth over first", f"{followed.growth(followed.sent):.2f}", f"{GROWTH:g}"],
+        ["memory, last tenth over first", f"{followed.growth(followed.memory):.2f}", f"{GROWTH:g}"],
+    ]
+    if drawn is None:
+        rows.append(["in Chromium: not measured, it or selenium is missing", "", ""])
+    else:
+        part, whole, updates = drawn
+        rows += [
+            ["in Chromium: a part, s", f"{part:.2f}", opens],
+            ["in Chromium: all of it, s", f"{whole:.2f}", ""],
+            ["in Chromium: an update, median, ms", f"{1e3 * statistics.median(updates):.1f}", update],
+            ["in Chromium: an update, the longest, ms", f"{1e3 * max(updates):.1f}", ""],
+        ]
+    return markdown_table(["", "measured", "aim"], rows)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--generations", type=COUNT, default=100_000, help="of the long run")
@@ -117,71 +205,14 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "runs" / "Own-v0" / "1"
-        run.mkdir(parents=True)
-        (run / "config.toml").write_text('[run]\nenv = "Own-v0"\n[settings]\ntotal_timesteps = 1000000000\n')
-        rows = [",".join(Record._fields), *map(line, range(1, arguments.generations + 1)), ""]
-        (run / "progress.csv").write_text("\n".join(rows))
-        began, cpu_began = time.perf_counter(), time.process_time()
-        runs = WatchedRuns([run.parent])
-        first = json.dumps(runs.run_since(str(run), {}))
-        first_part = time.perf_counter() - began
-        while not (known := json.loads(first))["complete"]:
-            first = json.dumps(runs.run_since(str(run), {}))
-        opening, cpu_opening = time.perf_counter() - began, time.process_time() - cpu_began
-        began = time.perf_counter()
-        read_progress(run / "progress.csv")
-        whole = time.perf_counter() - began
-        check(known["trials"]["1"], run)
-        seconds, sent, memory = [], [], []
-        cursor = known["cursor"]
-        for number in range(arguments.updates):
-            with open(run / "progress.csv", "a") as file:
-                file.write(line(arguments.generations + number + 1) + "\n")
-            began = time.perf_counter()
-            text = json.dumps(runs.run_since(str(run), cursor))
-            seconds.append(time.perf_counter() - began)
-            cursor = json.loads(text)["cursor"]
-            sent.append(len(text))
-            memory.append(resident_kib())
-        check(runs.run_since(str(run), {})["trials"]["1"], run)
-        (run / "progress.csv").write_text("\n".join(rows))
-        seen = in_browser(run, arguments.generations, min(arguments.updates, 100))
-    tenth = max(len(sent) // 10, 1)
-    bytes_grown = statistics.median(sent[-tenth:]) / statistics.median(sent[:tenth])
-    memory_grown = memory[-1] / memory[tenth - 1]
-    drawn = [["in Chromium: not measured, it or selenium is missing", "", ""]]
-    if seen is not None:
-        part, all_of_it, drawing = seen
-        drawn = [
-            ["in Chromium: a part, s", f"{part:.2f}", f"{OPEN_SECONDS:g}"],
-            ["in Chromium: all of it, s", f"{all_of_it:.2f}", ""],
-            ["in Chromium: an update, median, ms", f"{1e3 * statistics.median(drawing):.1f}", f"{1e3 * UPDATE_SECONDS:.0f}"],
-            ["in Chromium: an update, the longest, ms", f"{1e3 * max(drawing):.1f}", ""],
-        ]
+        write_run(run, arguments.generations)
+        followed = follow(run, arguments.generations, arguments.updates)
+        write_run(run, arguments.generations)  # without the rows of the updates
+        drawn = in_browser(run, arguments.generations, min(arguments.updates, 100))
     print(describe(), "\n")
-    print(
-        markdown_table(
-            ["", "measured", "aim"],
-            [
-                [
-                    f"a run of {arguments.generations:,} generations shows a part, s",
-                    f"{first_part:.2f}",
-                    f"{OPEN_SECONDS:g}",
-                ],
-                ["all of it, s", f"{opening:.2f}", f"{OPEN_SECONDS:g}"],
-                ["CPU time of that, s", f"{cpu_opening:.2f}", ""],
-                ["over reading its file as `fastes plot` does", f"{opening / whole:.2f}", ""],
-                ["an update, median, ms", f"{1e3 * statistics.median(seconds):.1f}", f"{1e3 * UPDATE_SECONDS:.0f}"],
-                ["an update, 99 of 100, ms", f"{1e3 * float(np.quantile(seconds, 0.99)):.1f}", f"{1e3 * UPDATE_SECONDS:.0f}"],
-                ["bytes of an update, median", f"{statistics.median(sent):,.0f}", ""],
-                ["bytes, last tenth over first", f"{bytes_grown:.2f}", f"{GROWTH:g}"],
-                ["memory, end over first tenth", f"{memory_grown:.2f}", f"{GROWTH:g}"],
-                *drawn,
-            ],
-        )
-    )
-    good = opening <= OPEN_SECONDS and np.quantile(seconds, 0.99) <= UPDATE_SECONDS
-    return 0 if good and bytes_grown <= GROWTH and memory_grown <= GROWTH else 1
+    print(table(followed, drawn, arguments.generations))
+    is_quick = followed.whole <= OPEN_SECONDS and np.quantile(followed.updates, 0.99) <= UPDATE_SECONDS
+    return 0 if is_quick and max(map(followed.growth, (followed.sent, followed.memory))) <= GROWTH else 1
 
 
 if __name__ == "__main__":
