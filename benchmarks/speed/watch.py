@@ -118,7 +118,7 @@ class Followed(NamedTuple):
         whole: To the answer that completes the curves.
         whole_cpu: CPU time of that.
         read: To read the file at once, as `fastes plot` does.
-        updates: Of each update.
+        updates: Each update.
         sent: Bytes of each update.
         memory: KiB of this process after each update.
     """
@@ -172,7 +172,7 @@ def follow(run: Path, generations: int, updates: int) -> Followed:
 
 
 def table(followed: Followed, drawn: tuple[float, float, list[float]] | None, generations: int) -> str:
-    """Return the measurements beside their aims. drawn: as of `in_browser`."""
+    """Return a table of measurements and aims. drawn: the result of `in_browser`."""
     opens, update = f"{OPEN_SECONDS:g}", f"{1e3 * UPDATE_SECONDS:.0f}"
     rows = [
         [f"a run of {generations:,} generations shows a part, s", f"{followed.first_part:.2f}", opens],
