@@ -40,19 +40,17 @@ docs: ## remake what is made from the code, and build the site in build/site (ex
 	$(PYTHON) docs/scripts/draw_how_es_works.py
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/site
 
-# a robot as README shows it, of a run folder
-play = PYTHONPATH=docs/scripts $(PYTHON) -m fastes play $(1) --video docs/pictures/$(2) --wrapper light_robot:LightRobot \
-	--env-kwargs width=420 height=236 --max-seconds 7 --no-caption
-
 # Humanoid-v5 trains for hours, so its picture stays unless HUMANOID names a run folder
 pictures: ## draw README's and the pages' pictures, two minutes; Humanoid-v5's of HUMANOID (extras: mujoco, plots, video)
 	$(PYTHON) docs/scripts/draw_architecture.py
 	$(PYTHON) docs/scripts/draw_how_es_works.py
 	$(PYTHON) -m benchmarks.learning.comparison
-	rm -rf build/pictures
+	rm -rf build/pictures build/gallery
 	$(PYTHON) -m fastes train HalfCheetah-v5 --seed 1 --target-return none --runs build/pictures --quiet
-	$(call play,build/pictures/HalfCheetah-v5/1,half_cheetah.gif)
-	$(if $(HUMANOID),$(call play,$(HUMANOID),humanoid.gif))
+	PYTHONPATH=docs/scripts $(PYTHON) -m fastes gallery build/pictures $(HUMANOID) --out build/gallery --seconds 7 --width 420 \
+		--wrapper light_robot:LightRobot --env-kwargs width=420 height=236
+	cp build/gallery/HalfCheetah-v5.gif docs/pictures
+	$(if $(HUMANOID),cp build/gallery/Humanoid-v5.gif docs/pictures)
 
 bench: ## kernels and throughput, each against a baseline in the same run
 	$(PYTHON) -m benchmarks.speed.kernels

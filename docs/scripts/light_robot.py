@@ -1,4 +1,4 @@
-"""Light colours for a robot of MuJoCo in README's pictures: `make pictures` gives this wrapper to `fastes play`."""
+"""Light colours for a robot of MuJoCo in README's pictures: `make pictures` gives this wrapper to `fastes gallery`."""
 
 from __future__ import annotations
 

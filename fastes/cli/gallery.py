@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastes.checkpoints.locate import find_checkpoint
+from fastes.cli.arguments import add_env_kwargs, add_wrapper
 from fastes.cli.runs import add_folders, named_runs
 from fastes.cli.saved_model import check_episodes, load_file
 from fastes.errors import FastESError
@@ -34,6 +35,8 @@ def add_gallery(commands: Any) -> None:
         "--width", type=int, default=_WIDTH, metavar="PIXELS", help=f"how wide a GIF is at most (default: {_WIDTH})"
     )
     gallery.add_argument("--first-seed", type=int, default=0, metavar="S", help="env seed of the episodes (default: 0)")
+    add_env_kwargs(gallery)
+    add_wrapper(gallery, " (default: those of each run folder)")
 
 
 def run_gallery(arguments: argparse.Namespace) -> int:
@@ -66,7 +69,8 @@ def _draw(run: Overview, path: Path, arguments: argparse.Namespace) -> float:
     """Draw an episode of a run's best parameters; returns its return."""
     from fastes.runs.video import play_episodes
 
-    as_typed = argparse.Namespace(env=None, env_kwargs=[], wrapper=(), typed=["play", str(run.path)])  # if it cannot be built
+    given = {"env": None, "env_kwargs": arguments.env_kwargs, "wrapper": arguments.wrapper}
+    as_typed = argparse.Namespace(**given, typed=["play", str(run.path)])  # for the error, if it cannot be built
     limits = {"max_seconds": arguments.seconds, "widest": arguments.width}
     with load_file(find_checkpoint(run.path, "best"), as_typed, 0) as model:
         (played,) = play_episodes(model, first_seed=arguments.first_seed, video=path, caption=False, **limits)

@@ -52,7 +52,7 @@ def test_make_pictures_draws_every_picture() -> None:
     scripts |= {f"{name.replace('.', '/')}.py" for name in re.findall(r"-m (benchmarks\.[\w.]+)", recipe)}
     texts = [recipe, *((ROOT / path).read_text(encoding="utf-8") for path in scripts)]
     drawn = {name for name in shown if any(name in text for text in texts)}
-    assert {"half_cheetah.gif", "humanoid.gif", "architecture.svg"} <= drawn
+    assert {"HalfCheetah-v5.gif", "Humanoid-v5.gif", "architecture.svg"} <= drawn
     assert shown - drawn <= {"watch.png"}, "a screenshot"
 
 

@@ -49,6 +49,23 @@ def test_the_best_run_of_each_environment_is_drawn(runs: Path, capsys: pytest.Ca
     assert int.from_bytes(picture[6:8], "little") == 20, "as wide as was asked"
 
 
+def test_environments_are_built_with_arguments_and_wrappers(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (runs.parent / "drawn_wide.py").write_text(
+        "import gymnasium, numpy as np\n"
+        "class Wide(gymnasium.Wrapper):\n"
+        "    def render(self):\n"
+        "        return np.zeros((300, 20 * self.unwrapped.length, 3), np.uint8)\n"
+    )
+    monkeypatch.syspath_prepend(runs.parent)
+    command = ["gallery", str(runs / "Toy-v0"), "--seconds", "0.5", "--width", "400", "--env-kwargs", "length=18"]
+    assert main([*command, "--wrapper", "drawn_wide:Wide"]) == 0
+    assert int.from_bytes(Path("gallery/Toy-v0.gif").read_bytes()[6:8], "little") == 360
+    assert main([*command, "--wrapper", "drawn_wide:Missing"]) == 1
+    assert "drawn_wide" in capsys.readouterr().out
+
+
 def test_no_picture_is_an_error(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gallery", str(runs / "Gone-v0")]) == 1
     assert "no run could be drawn" in capsys.readouterr().err
