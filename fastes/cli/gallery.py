@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastes.checkpoints.locate import find_checkpoint
-from fastes.cli.arguments import add_env_kwargs, add_wrapper
+from fastes.cli.arguments import add_env_kwargs, add_wrapper, parse_env_kwargs
 from fastes.cli.runs import add_folders, named_runs
 from fastes.cli.saved_model import check_episodes, load_file
 from fastes.errors import FastESError
@@ -45,6 +45,7 @@ def run_gallery(arguments: argparse.Namespace) -> int:
     if arguments.width < 16:
         raise ValueError(f"--width {arguments.width}: expected at least 16")
     check_episodes(arguments)
+    parse_env_kwargs(arguments.env_kwargs)  # an error of all runs, and not of one
     from fastes.runs.gallery import Exhibit, best_runs, picture_names, write_page
 
     runs = best_runs(map(read_overview, named_runs(arguments.folders)))

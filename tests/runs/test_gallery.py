@@ -72,10 +72,12 @@ def test_no_picture_is_an_error(runs: Path, capsys: pytest.CaptureFixture[str]) 
     assert not Path("gallery/gallery.md").exists()
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--seconds", "0"), ("--width", "3"), ("--first-seed", "-1")])
-def test_a_number_out_of_range(flag: str, value: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--seconds", "0"), ("--width", "3"), ("--first-seed", "-1"), ("--env-kwargs", "odd")]
+)
+def test_a_value_that_cannot_be(flag: str, value: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gallery", str(runs), flag, value]) == 2
-    assert f"{flag} {value}" in capsys.readouterr().err.replace("0.0", "0")
+    assert f"{flag} {value}" in capsys.readouterr().err.replace("0.0", "0").replace("'", "")
     assert not Path("gallery").exists()
 
 
