@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: help build test test-all sanitize fuzz chaos lint format docs pictures bench wheels wheel-aarch64 slim sdist lowest wheel-tools clean
+.PHONY: help build test test-all sanitize fuzz chaos lint format docs pictures bench wheels wheel-aarch64 slim sdist lowest mujoco wheel-tools clean
 
 help: ## show this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -59,7 +59,7 @@ bench: ## kernels and throughput, each against a baseline in the same run
 wheels: ## build wheels for all Pythons here into wheels/dist and prove each where there is no compiler (WHEELS="--help")
 	build/wheels/bin/python -m wheels $(WHEELS)
 
-wheels wheel-aarch64 slim sdist lowest: wheel-tools
+wheels wheel-aarch64 slim sdist lowest mujoco: wheel-tools
 wheel-tools:
 	$(PYTHON) -m venv build/wheels
 	build/wheels/bin/python -m pip install --quiet -r wheels/requirements.txt
@@ -75,6 +75,14 @@ sdist: ## build the source distribution, and test what is in it and nothing else
 
 lowest: ## the tests with the lowest versions that pyproject.toml allows, on the oldest Python
 	build/wheels/bin/python -m wheels.sdist --lowest --python python3.10
+
+# the oldest that pyproject.toml allows, two between, and the newest
+MUJOCO ?= 3.1.0 3.3.7 3.17.0 4.0.0
+
+mujoco: ## the tests of environments in C with each of the MUJOCO versions, in fresh environments
+	set -e; for version in $(MUJOCO); do \
+		build/wheels/bin/python -m wheels.sdist --python python3.10 --also mujoco==$$version -- -rs -m "slow or not slow" tests/envs/native; \
+	done
 
 clean: ## remove what builds leave
 	rm -rf build dist wheels/dist *.egg-info fastes/_core*.so
