@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
 from typing import Any
 
@@ -129,7 +130,9 @@ def _first_difference(pairs: dict[str, tuple[Any, Any]], where: str, ours: str, 
 
 def difference_in_words(name: str, difference: str) -> str:
     """Return a warning that an environment is not the one that its twin was written for."""
+    packages = ["gymnasium", "numpy", *(["mujoco"] if "mujoco" in sys.modules else [])]
+    versions = ", ".join(f"{package} {version(package)}" for package in packages)
     return (
-        f"{name} steps in Python from here on: its version in C differs, {difference} (gymnasium {version('gymnasium')}, numpy "
-        f"{np.__version__}). native='off' steps in Python from the start"
+        f"{name} steps in Python from here on: its version in C differs, {difference} ({versions}). native='off' steps in "
+        "Python from the start"
     )
