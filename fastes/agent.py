@@ -67,7 +67,6 @@ from fastes.rollout.episode import Episode
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.runs.curves import Curve, RungEnd, draw_curves, title_of
-from fastes.runs.playback import Playback, play_back
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit, tell_of_target, warn_of_step_length
 from fastes.settings.preset_loader import preset_for
@@ -85,10 +84,12 @@ from fastes.training.record import Record
 from fastes.training.selection import Selection, Trial, trial_seed
 from fastes.training.trainer import Trainer, trainings_of
 from fastes.training.training import Training
-from fastes.tuning.tune import Tuned, tune
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from fastes.runs.playback import Playback
+    from fastes.tuning.tune import Tuned
 
 CallbackArgument = Callback | Callable[..., Any] | str | Sequence[Any] | None
 _Agent = TypeVar("_Agent", bound="Agent")
@@ -397,6 +398,8 @@ class Agent:
         Raises:
             RenderError: If the environment cannot be drawn. It is a FastESError.
         """
+        from fastes.runs.playback import play_back  # a training does not wait for it
+
         check_int("episodes", episodes, 1)
         check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes)
         check_flag("render", render)
@@ -606,6 +609,8 @@ class Agent:
             ValueError: For arguments that cannot work, and a study of another search.
             FolderInUse: If another process works on the study.
         """
+        from fastes.tuning.tune import tune  # a training does not wait for it
+
         arguments = {"n_workers": n_workers, "cluster": cluster, "env_kwargs": env_kwargs}
         return tune(
             cls,

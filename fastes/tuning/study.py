@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SAMPLERS = ("tpe", "random")
 PRUNERS = ("median", "halving", "hyperband", "none")
 RUNGS = (1, 2, 4, 8)  # eighths of a training after which it is evaluated, as the pruners' resource
+TRIALS = 40  # if neither a number nor a time was given
 _NAME = "tune"
 _STRIDE = 1_000_003  # between the sampler's seeds of two studies
 

@@ -38,11 +38,10 @@ from fastes.system.console import output_lasts, say
 from fastes.system.html_tables import html_table
 from fastes.tuning.candidates import FIRST_EPISODE, Candidate, Learner, train_candidates
 from fastes.tuning.results import preset_values, write_plots, write_preset, write_table
-from fastes.tuning.study import PRUNERS, RUNGS, SAMPLERS, Study, check_name_of, import_optuna, opened_study
+from fastes.tuning.study import PRUNERS, RUNGS, SAMPLERS, TRIALS, Study, check_name_of, import_optuna, opened_study
 
 FINALISTS, REPORT_SEEDS, REPORT_EPISODES = 5, 5, 20
 PLAY_OFF = 2  # times n_seeds: the seeds of each finalist
-TRIALS = 40  # if neither a number nor a time was given
 TIMESTEPS = 200_000  # of each training in an environment without a preset
 _MOST_REFUSED = 50  # candidates in a row that cannot be settings
 _NO_EVALUATION = 2**40  # eval_every: a search plays its own evaluations

@@ -793,6 +793,13 @@ def test_an_interrupt_while_modules_are_imported_is_quiet(monkeypatch: pytest.Mo
     assert importlib.import_module("fastes.__main__").main() == 130
 
 
+def test_a_training_waits_for_no_module_that_it_does_not_need() -> None:
+    names = {"torch", "matplotlib", "ray", "optuna", "fastes.tuning.tune"}
+    code = f"import sys, fastes.cli.main; print({names} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    assert result.stdout == "set()\n"
+
+
 def test_after_training_one_interrupt_is_enough() -> None:
     """There is no generation to wait for: the report can be had again."""
     with StopOnSignal() as interrupt:
