@@ -256,6 +256,7 @@ def check_words_about_peers(page: str, scores: Scores, held: list[str], eight: l
     assert f"On the eight, {mean(eight, 'auto@ppo')} to {mean(eight, 'ppo')}." in page
     assert f"({mean(held, 'auto')} to {mean(held, 'ppo')} over the 13)" in page
     assert f"ARS ({mean(held, 'ars')}) and CMA-ES ({mean(held, 'cma')})" in page
+    assert f"{mean(held, 'trpo')} over the 13, and {mean(eight, 'trpo')} over the eight" in page
     ahead, level = sum(ours > ppo + 0.01 for ours, ppo in both), sum(abs(ours - ppo) <= 0.01 for ours, ppo in both)
     assert (ahead, level, len(both)) == (6, 1, 13)
 

@@ -81,7 +81,8 @@ def simulated_seconds(generations: list[Generation], workers: int, spares: int, 
 
 def check_computing(costs: Costs, workers: int, seconds: float, count: int = 5, lag: int = 1) -> Compared:
     """Compare blocks of generations on workers with simulated ones whose candidates are cut after as many steps."""
-    training, found = RealTraining(costs.env, workers, eval_lag=lag), Compared(f"{costs.env}, lag {lag}", workers, [], [])
+    training = RealTraining(costs.env, workers, eval_lag=lag, native="off")  # the costs are those of steps in Python
+    found = Compared(f"{costs.env}, lag {lag}", workers, [], [])
     settings, episodes = choose_settings(costs.env, {}), Episodes(costs, 0)
     caps = growing_horizon(settings.episode_cap_start, settings.episode_cap_factor, FULL_LENGTH)[1:]
     spares, whole, until = len(training.processes) - workers, lag + 1 + count, time.perf_counter() + seconds
