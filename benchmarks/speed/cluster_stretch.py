@@ -49,7 +49,7 @@ def stretch(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _timed(env: str, generations: int, **pool: Any) -> dict[str, Any]:
-    with FastES(env, seed=0, target_return="none", **pool) as model:
+    with FastES(env, seed=0, target_return="none", trials=1, **pool) as model:
         model.learn(_FOREVER, StopAt(generations))
         started = time.perf_counter()
         model.learn(_FOREVER, StopAt(2 * generations), reset_num_timesteps=False)
