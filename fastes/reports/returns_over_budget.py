@@ -85,6 +85,18 @@ class ReturnsOverBudget:
             return False
         return correlation * math.sqrt((len(window) - 2) / (1.0 - correlation**2)) < _RISING
 
+    def may_reach(self, value: float) -> bool:
+        """Whether returns may come to a value by the end of the budget, at the last third's pace and two standard errors."""
+        window = self._window()
+        if not window:
+            return True
+        places, means = np.array([at for at, _ in window], float), np.array([each.mean for _, each in window])
+        places, means = places - places.mean(), means - means.mean()
+        slope = float(places @ means / (places @ places))
+        off = means - slope * places
+        error = math.sqrt(float(off @ off / (places @ places)) / (len(window) - 2))
+        return self.level + (slope + 2.0 * error) * (BINS - self.bin) >= value
+
     @property
     def level(self) -> float:
         """Mean return in the last sixth of the budget; NaN if it is not known."""

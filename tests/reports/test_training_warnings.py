@@ -444,6 +444,16 @@ def test_a_plateau_below_the_target_is_told() -> None:
     assert course(stuck, target=39.0) == []
 
 
+def test_a_target_that_noise_may_hide_is_not_given_up() -> None:
+    """Evaluations of a robot that runs or falls differ by a thousand, and reach the target in the end."""
+    stuck = lambda progress: 40.0 - 720.0 * max(0.0, 1.0 - 30.0 * progress)  # noqa: E731
+    bin_of = lambda progress: int(60.0 * (progress + 1.001 / BUDGET))  # noqa: E731
+    uneven = lambda progress: stuck(progress) + 450.0 * (-1) ** bin_of(progress)  # noqa: E731
+    (quiet,), noisy = course(stuck, target=310.0), course(uneven, target=310.0)
+    assert int(re.findall(r"up to generation (\d+)", quiet)[0]) < BUDGET / 2
+    assert [text for text in noisy if int(re.findall(r"up to generation (\d+)", text)[0]) < BUDGET / 2] == []
+
+
 def test_only_evaluations_count_while_a_cap_grows() -> None:
     """Returns of candidates follow the cap, as negative rewards make those of longer episodes smaller."""
     batches = [generation(np.full((4, 2), -1.0 * n), [float(n)]) for n in range(1, 300)]
