@@ -123,8 +123,9 @@ def untuned(rows: Sequence[Row], methods: Mapping[str, str]) -> tuple[list[Line]
 
 def share_of_time(rows: Sequence[Row]) -> float:
     """Return the share of PPO's CPU time that TRPO takes, in the median of the tasks; ValueError if it takes more on one."""
-    seconds = {(row.task, row.method): row.cpu for row in rows if row.method in ("ppo", "trpo")}
-    shares = {task: seconds[task, "trpo"] / cpu for (task, method), cpu in seconds.items() if method == "ppo"}
+    seconds = {(row.task, row.seed): row.cpu for row in rows if row.method == "ppo"}
+    trpo = [row for row in rows if row.method == "trpo" and (row.task, row.seed) in seconds]
+    shares = {row.task: row.cpu / seconds[row.task, row.seed] for row in trpo}
     if longer := [task for task, share in shares.items() if share > 1.0]:
         raise ValueError(f"TRPO takes more CPU time than PPO on {', '.join(longer)}: its scores do not belong beside PPO's")
     return statistics.median(shares.values())

@@ -74,28 +74,24 @@ class ReturnsOverBudget:
     @property
     def is_flat(self) -> bool:
         """Whether returns have not risen in the last third of the budget."""
-        window = self._window()
-        if not window:
-            return False
-        places, means = np.array([at for at, _ in window], float), np.array([each.mean for _, each in window])
-        if np.ptp(means) == 0.0:
-            return True
-        correlation = float(np.corrcoef(places, means)[0, 1])
-        if correlation >= 1.0:
-            return False
-        return correlation * math.sqrt((len(window) - 2) / (1.0 - correlation**2)) < _RISING
+        slope, error = self._pace()
+        return slope <= _RISING * error  # False if they are not known
 
     def may_reach(self, value: float) -> bool:
         """Whether returns may come to a value by the end of the budget, at the last third's pace and two standard errors."""
+        slope, error = self._pace()
+        return not self.level + (slope + 2.0 * error) * (BINS - self.bin) < value  # True if they are not known
+
+    def _pace(self) -> tuple[float, float]:
+        """The slope of the last third's means per bin, by least squares, and its standard error; NaN if they are not known."""
         window = self._window()
         if not window:
-            return True
+            return math.nan, math.nan
         places, means = np.array([at for at, _ in window], float), np.array([each.mean for _, each in window])
         places, means = places - places.mean(), means - means.mean()
         slope = float(places @ means / (places @ places))
         off = means - slope * places
-        error = math.sqrt(float(off @ off / (places @ places)) / (len(window) - 2))
-        return self.level + (slope + 2.0 * error) * (BINS - self.bin) >= value
+        return slope, math.sqrt(float(off @ off / (places @ places)) / (len(window) - 2))
 
     @property
     def level(self) -> float:

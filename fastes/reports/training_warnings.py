@@ -177,7 +177,7 @@ class StatisticsWarnings:
         are_cut = training.settings.episode_cap != "none"  # returns of candidates change with the cap
         if evaluations.is_where_it_began and (are_cut or (self._candidates.is_flat and self._candidates.is_where_it_began)):
             began = f"evaluations are at {number_in_words(level)}, as at the start"
-        elif first is not None and self._is_far(target_return, level, first) and not evaluations.may_reach(target_return):
+        elif first is not None and _is_far(target_return, level, first) and not evaluations.may_reach(target_return):
             began = f"evaluations stay at {number_in_words(level)}, below the target of {number_in_words(target_return)}"
         else:
             return
@@ -186,10 +186,6 @@ class StatisticsWarnings:
             f"returns have not risen for a third of the budget, up to generation {record.generation}: {began}. "
             f"{self._what_to_try(training, batch, has_raced)}",
         )
-
-    @staticmethod
-    def _is_far(target_return: float, level: float, first: float) -> bool:
-        return math.isfinite(target_return) and target_return - level > _NEAR * abs(target_return - first)
 
     def _what_to_try(self, training: Training, batch: Batch, has_raced: bool) -> str:
         """Return advice for returns that do not rise."""
@@ -247,6 +243,11 @@ class StatisticsWarnings:
         if kind not in said and (kind in _OF_ENV or kind == "returns" or not self._is_racing):
             said.add(kind)
             warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
+
+
+def _is_far(target_return: float, level: float, first: float) -> bool:
+    """Return whether a level is further from the target than what counts as near. first: the first evaluation."""
+    return math.isfinite(target_return) and target_return - level > _NEAR * abs(target_return - first)
 
 
 def _exploring(training: Training) -> str:

@@ -130,8 +130,8 @@ def _first_difference(pairs: dict[str, tuple[Any, Any]], where: str, ours: str, 
 
 def difference_in_words(name: str, difference: str) -> str:
     """Return a warning that an environment is not the one that its twin was written for."""
-    packages = ["gymnasium", "numpy", *(["mujoco"] if "mujoco" in sys.modules else [])]
-    versions = ", ".join(f"{package} {version(package)}" for package in packages)
+    packages = ("gymnasium", "numpy", "mujoco")
+    versions = ", ".join(f"{package} {version(package)}" for package in packages if package in sys.modules)
     return (
         f"{name} steps in Python from here on: its version in C differs, {difference} ({versions}). native='off' steps in "
         "Python from the start"
