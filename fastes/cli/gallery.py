@@ -70,9 +70,8 @@ def _draw(run: Overview, path: Path, arguments: argparse.Namespace) -> float:
     """Draw an episode of a run's best parameters; returns its return."""
     from fastes.runs.video import play_episodes
 
-    as_typed = argparse.Namespace(
-        **{**vars(arguments), "typed": ["play", str(run.path)]}
-    )  # for the error, if it cannot be built
+    # what was typed is for the error, if it cannot be built
+    as_typed = argparse.Namespace(**{**vars(arguments), "typed": ["play", str(run.path)]})
     limits = {"max_seconds": arguments.seconds, "widest": arguments.width}
     with load_file(find_checkpoint(run.path, "best"), as_typed, 0) as model:
         (played,) = play_episodes(model, first_seed=arguments.first_seed, video=path, caption=False, **limits)

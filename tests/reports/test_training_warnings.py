@@ -20,6 +20,7 @@ from training import MANY, Result, assert_same, assert_same_state, learn, train
 
 from fastes import FastES, Settings
 from fastes.es.strategy import Update
+from fastes.reports.returns_over_budget import ReturnsOverBudget
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.batch import Batch
 from fastes.rollout.episode import STEP_GUARD
@@ -452,6 +453,15 @@ def test_a_target_that_noise_may_hide_is_not_given_up() -> None:
     (quiet,), noisy = course(stuck, target=310.0), course(uneven, target=310.0)
     assert int(re.findall(r"up to generation (\d+)", quiet)[0]) < BUDGET / 2
     assert [text for text in noisy if int(re.findall(r"up to generation (\d+)", text)[0]) < BUDGET / 2] == []
+
+
+@pytest.mark.parametrize(("slope", "is_flat"), [(-1.0, True), (0.0, True), (1.0, False)])
+def test_returns_on_a_straight_line(slope: float, is_flat: bool) -> None:
+    """Nothing divides by an error of zero."""
+    returns = ReturnsOverBudget()
+    for number in range(1, BUDGET):
+        returns.add(slope * (60 * number // BUDGET), number, BUDGET, is_first=number == 1)
+    assert returns.is_flat == is_flat
 
 
 def test_only_evaluations_count_while_a_cap_grows() -> None:
