@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fastes.models.model import Model
 from fastes.settings.preset_loader import other_version
-from fastes.training.selection import LEAST_GENERATIONS, Selection, Trial, rung_sizes
+from fastes.training.selection import Trial
 
 
 def has_own_preset(model: Model) -> bool:
@@ -43,7 +43,7 @@ def race_in_words(model: Model, timesteps: int, length: float) -> str:
         length: Mean length of an episode of the first generation.
     """
     selection = model.selection
-    needed = [_least_budget(selection, count, length) for count in range(1, len(selection.trials) + 1)]
+    needed = [selection.least_budget(count, length) for count in range(1, len(selection.trials) + 1)]
     racing = max((count for count, least in enumerate(needed, 1) if least <= timesteps), default=1)
     recipes, everyone = _recipes_of(selection.trials[:racing]), _recipes_of(selection.trials)
     least = f"a budget of about {float(f'{needed[-1]:.2g}'):,.0f} steps"
@@ -51,14 +51,6 @@ def race_in_words(model: Model, timesteps: int, length: float) -> str:
         return f"{no_preset(model)}, so {len(recipes)} recipes race: {_listed(recipes)}; they need {least}"
     goes = f"{len(recipes)} of {len(everyone)} recipes: {_listed(recipes)}{' race' if len(recipes) > 1 else ' trains alone'}"
     return f"{no_preset(model)}, and {timesteps:,} steps are enough for {goes}; all of them need {least}"
-
-
-def _least_budget(selection: Selection, count: int, length: float) -> float:
-    """Return the least budget with which the first trials race, as `Selection.measured` has it."""
-    settings = [trial.training.settings for trial in selection.trials[:count]]
-    candidates = sum(each.population_size * each.episodes_at(1.0) for each in settings)
-    rungs = len(rung_sizes(count, len(selection.sizes)))
-    return LEAST_GENERATIONS * candidates * length * rungs / selection.fraction
 
 
 def _recipes_of(trials: Sequence[Trial]) -> list[str]:

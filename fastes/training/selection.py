@@ -351,28 +351,37 @@ class Selection:
         """The trial of a new race whose candidates play first: one whose episodes no adaptive cap cuts, if there is one."""
         return next((trial for trial in self.trials if trial.training.cap is None), self.trials[0])
 
+    def least_budget(self, count: int, length: float) -> float:
+        """The least budget with which the first trials race: each has LEAST_GENERATIONS generations in the first rung.
+
+        Args:
+            count: The number of trials.
+            length: Mean steps of a whole episode.
+        """
+        settings = [trial.training.settings for trial in self.trials[:count]]
+        candidates = sum(each.population_size * each.episodes_at(1.0) for each in settings)
+        return LEAST_GENERATIONS * candidates * length * len(rung_sizes(count, len(self.sizes))) / self.fraction
+
     def measured(self, batch: Batch, of: Trial) -> Selection:
         """The selection of a new race after the first candidates of one trial, from which nothing is learned.
 
         All trainings start with the statistics of these observations. The last recipes are left out if the budget is too small
-        for them: the first rung has LEAST_GENERATIONS generations of each at least, while episodes are as long as these. Some
-        of the others have other settings if the whole budget has few of their generations.
+        for them, if all episodes are as long as these. Some of the others have other settings if the whole budget has few of
+        their generations.
         """
         length = float(batch.lengths.mean()) / batch.per_candidate
-        costs = [
-            length * trial.training.settings.population_size * trial.training.settings.episodes_at(1.0) for trial in self.trials
-        ]
-        count, rungs, race = len(self.trials), len(self.sizes), self.fraction * self.budget
-        while count > 1 and race / len(rung_sizes(count, rungs)) < LEAST_GENERATIONS * sum(costs[:count]):
+        count, rungs = len(self.trials), len(self.sizes)
+        while count > 1 and self.budget < self.least_budget(count, length):
             count -= 1
         racing = [trial.training.settings for trial in self.trials]
 
-        def measured(trial: Trial, cost: float) -> Trial:
-            training = trial.training.with_observations(batch, of.training)
-            changes = for_few_generations(trial.recipe, self.budget / cost, racing)
+        def measured(trial: Trial) -> Trial:
+            training, settings = trial.training.with_observations(batch, of.training), trial.training.settings
+            whole = length * settings.population_size * settings.episodes_at(1.0)
+            changes = for_few_generations(trial.recipe, self.budget / whole, racing)
             return trial._replace(training=training.with_settings(**changes) if changes else training)
 
-        first, *others = map(measured, self.trials[:count], costs)
+        first, *others = map(measured, self.trials[:count])
         first = first._replace(training=first.training._replace(counters=first.training.counters.with_warm_up(batch)))
         new = self._replace(trials=(first, *others), sizes=rung_sizes(count, rungs), focus=0, turn=0)
         return new._with_own_budgets(self.budget - new.num_timesteps)

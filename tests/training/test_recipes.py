@@ -77,6 +77,12 @@ def test_a_budget_of_few_generations_gets_wider_noise() -> None:
     assert few["linear"] == many["linear"] == (0.1, "lin_0.05_0.01", 0.1)
 
 
+def test_the_first_candidates_play_whole_episodes() -> None:
+    with FastES(Long, preset=AUTO, n_workers=0, seed=3, target_return="none") as model:
+        model.learn(50_000)
+        assert model.selection.counters.warm_up_timesteps == 16 * 200, "the caps of the recipes start at 100 steps"
+
+
 def test_a_budget_that_trains_nothing_is_told() -> None:
     with FastES(Long, preset=AUTO, n_workers=0, seed=3, target_return="none") as model:
         with pytest.warns(UserWarning, match=r"nothing was trained: 400 timesteps .* is 300. Give 4,000 or more"):
