@@ -299,6 +299,10 @@ class Settings(Hyperparameters):
         """Return the episodes of a candidate at the progress that remains, from 1 (start) to 0 (end of the budget)."""
         return count_at(self.episodes_per_candidate, progress_remaining)
 
+    def first_episodes(self) -> int:
+        """Return the number of episodes of the first generation's candidates."""
+        return self.population_size * self.episodes_at(1.0)
+
     def longest_episode(self) -> int | None:
         """Return the steps after which every episode is cut; None if no setting says it."""
         if self.max_episode_steps < 0:

@@ -358,9 +358,8 @@ class Selection:
             count: The number of trials.
             length: Mean steps of a whole episode.
         """
-        settings = [trial.training.settings for trial in self.trials[:count]]
-        candidates = sum(each.population_size * each.episodes_at(1.0) for each in settings)
-        return LEAST_GENERATIONS * candidates * length * len(rung_sizes(count, len(self.sizes))) / self.fraction
+        episodes = sum(trial.training.settings.first_episodes() for trial in self.trials[:count])
+        return LEAST_GENERATIONS * episodes * length * len(rung_sizes(count, len(self.sizes))) / self.fraction
 
     def measured(self, batch: Batch, of: Trial) -> Selection:
         """The selection of a new race after the first candidates of one trial, from which nothing is learned.
@@ -376,9 +375,9 @@ class Selection:
         racing = [trial.training.settings for trial in self.trials]
 
         def measured(trial: Trial) -> Trial:
-            training, settings = trial.training.with_observations(batch, of.training), trial.training.settings
-            whole = length * settings.population_size * settings.episodes_at(1.0)
-            changes = for_few_generations(trial.recipe, self.budget / whole, racing)
+            training = trial.training.with_observations(batch, of.training)
+            generations = self.budget / (length * training.settings.first_episodes())
+            changes = for_few_generations(trial.recipe, generations, racing)
             return trial._replace(training=training.with_settings(**changes) if changes else training)
 
         first, *others = map(measured, self.trials[:count])
