@@ -13,6 +13,7 @@ from training import Result, learn
 
 from fastes import FastES
 
+COMMON = {name: value for name, value in SETTINGS.items() if name != "seed"} | {"preset": "default"}
 START = """
 import hashlib, os, sys, threading, warnings
 warnings.simplefilter("always")
@@ -239,6 +240,32 @@ def test_a_copy_holds_nothing_of_its_parent(tmp_path: Path) -> None:
     result = run_script(script, tmp_path)
     assert (result.returncode, complaints(result.stderr)) == (0, [])
     assert result.stdout == "[]\nset()\n"
+
+
+def test_a_copy_of_seeds_that_share_a_pool_has_one_of_its_own(tmp_path: Path) -> None:
+    """It closes that, and leaves no worker."""
+    script = f"""
+        import os
+        from faults import toy
+        from processes import children
+        from fastes import train_seeds
+
+        def fork(model, record):
+            if record.generation == 2 and model.seed == 5:
+                child = os.fork()
+                if child == 0:
+                    model.evaluate(3)
+                    print(len(children()), flush=True)
+                    model.close()
+                    print(children(), flush=True)
+                    os._exit(0)
+                assert os.waitpid(child, 0)[1] == 0
+
+        train_seeds(toy(), (5, 6), total_timesteps=500, callback=lambda _: fork, n_workers=2, **{COMMON!r})
+    """
+    result = run_script(script, tmp_path)
+    assert (result.returncode, complaints(result.stderr)) == (0, [])
+    assert result.stdout == "2\n[]\n"
 
 
 def test_a_copy_draws_no_second_progress_bar(tmp_path: Path) -> None:
