@@ -81,7 +81,7 @@ MUJOCO ?= 3.1.0 3.3.7 3.17.0 4.0.0
 
 mujoco: ## the tests of environments in C with each of the MUJOCO versions, in fresh environments
 	set -e; for version in $(MUJOCO); do \
-		build/wheels/bin/python -m wheels.sdist --python python3.10 --also mujoco==$$version -- -rs -m "slow or not slow" tests/envs/native; \
+		build/wheels/bin/python -m wheels.sdist --python python3.11 --also mujoco==$$version -- -rs -m "slow or not slow" tests/envs/native; \
 	done
 
 clean: ## remove what builds leave
