@@ -319,22 +319,30 @@ static mixed held_within(float value, double low, double high) {
 
 static int is_at_least(mixed x, double least) { return x.is_constant ? x.constant >= least : x.value >= (float)least; }
 
+/* The change of the velocity: float32, but float64 if Python's min and max give one of their bounds in place of the action. */
+static double pushed(const mountain_car *s, float force, double angle) {
+    double slope = 0.0025 * cos(angle);
+    if (force < -1) return -s->force - slope;
+    if (force > 1) return s->force - slope;
+    float push = force * (float)s->force;
+    return push - (float)slope;
+}
+
 /* Its state is float64 up to the first step, and float32 then. */
 static int continuous_car_step(void *state, const void *action, void *observation, double *reward, uint8_t *terminated,
                                uint8_t *truncated) {
     (void)truncated;
     mountain_car *s = state;
-    float *seen = observation, force = *(const float *)action, pushed = withinf(force, -1, 1) * (float)s->force;
+    float *seen = observation, force = *(const float *)action;
     if (s->steps++ == 0) {
-        float faster = pushed - (float)(0.0025 * cos(3 * s->position));
-        double velocity = within(s->velocity + (double)faster, -s->max_speed, s->max_speed);
+        double velocity = within(s->velocity + pushed(s, force, 3 * s->position), -s->max_speed, s->max_speed);
         double position = within(s->position + velocity, s->min_position, s->max_position);
         if (position == s->min_position && velocity < 0) velocity = 0;
         *terminated = position >= s->goal_position && velocity >= s->goal_velocity;
         seen[0] = (float)position;
         seen[1] = (float)velocity;
     } else {
-        float turned = (float)s->position, faster = pushed - (float)(0.0025 * cos((double)(3 * turned)));
+        float turned = (float)s->position, faster = (float)pushed(s, force, (double)(3 * turned));
         mixed velocity = held_within((float)s->velocity + faster, -s->max_speed, s->max_speed);
         mixed position = held_within(turned + velocity.value, s->min_position, s->max_position);
         if (position.value == (float)s->min_position && velocity.value < 0) velocity = (mixed){0, 1, 0};

@@ -192,6 +192,23 @@ def test_wrappers_that_change_a_step_in_a_known_way(env_id: str, wrappers: list[
         assert not both.difference
 
 
+@pytest.mark.parametrize("env_id", ["MountainCarContinuous-v0", "Pendulum-v1"])
+def test_actions_outside_of_their_space(env_id: str) -> None:
+    """The car's min and max give a float of Python in place of such an action, so that it computes in float64."""
+    env = gymnasium.make(env_id, disable_env_checker=True)
+    both, draw = Compared(env, twin(env)), np.random.default_rng(0)
+    high = env.action_space.high
+    outside = [value * sign for value in (np.nextafter(high, np.float32(9.0)), 1.5 * high, 3.0 * high) for sign in (1, -1)]
+    for seed in range(8):
+        both.reset(seed=seed)
+        over = False
+        while not over:
+            action = np.float32(outside[int(draw.integers(len(outside)))] if draw.random() < 0.7 else draw.uniform(-high, high))
+            _, _, terminated, truncated, _ = both.step(action)
+            over = terminated or truncated
+        assert not both.difference
+
+
 def test_edges_of_actions() -> None:
     """Zeros of both signs, infinities, NaN, and numbers at the bounds, as np.clip has them. Its observation is the action."""
     low, high = np.array([0.0, -0.0, -1.0], np.float32), np.array([0.5, 0.0, 1.0], np.float32)
