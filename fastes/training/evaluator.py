@@ -92,6 +92,11 @@ class Evaluator:
                 f"worker_max_episodes = {settings.worker_max_episodes!r} needs environments of FastES's own: a vector "
                 "environment that was given is not built anew. Pass the environment's id, or a function that builds one, as env"
             )
+        if source.vector_env is not None and settings.native == "on":
+            raise ValueError(
+                "native = 'on' (or True): a vector environment does not step in C. Pass the environment's id, or a function "
+                "that builds one, as env; native = 'auto' steps the vector environment in Python"
+            )
         self.source, self.trainings = source, trainings
         self.pool = self._own_pool = pool
         self.in_use, self.uses, self.last_turn = threading.RLock(), 0, 0  # see idle_pools

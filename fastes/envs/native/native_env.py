@@ -19,6 +19,7 @@ from fastes import _core
 
 _ENDINGS, _SOURCES = (".so", ".dylib"), (".c", ".cc", ".cpp")
 _FIRST_ADDRESS = 65536  # operating systems leave the memory before it empty
+_loaded: dict[str, tuple[int, int, int]] = {}  # path of a library -> inode, time and size of the file that this process loaded
 _HEADER = Path(__file__).resolve().parents[2] / "include"
 
 
@@ -50,6 +51,8 @@ def native_spec(place: str, options: Mapping[str, Any]) -> EnvSpec:
     path, _, name = place.rpartition(":")
     if place.endswith(_ENDINGS):
         raise ValueError(f"{place!r} is a library: expected {place}:NAME, with the name in FASTES_ENV(NAME)")
+    if not name:
+        raise ValueError(_no_name(place))
     if path.endswith(_SOURCES):
         raise ValueError(f"{path!r} is source code: compile it, and pass {os.path.splitext(path)[0]}.so:{name}")
     kwargs = {**options, "place": f"{os.path.abspath(os.path.expanduser(path))}:{name}"}
@@ -191,13 +194,25 @@ def _refuse_copies(name: str) -> NoReturn:
     raise TypeError(f"{name} is made of functions of this process, which no other has: pass FastES a function that makes it")
 
 
+def _no_name(place: str) -> str:
+    return f"{place}: expected PATH.so:NAME, the file and the name in FASTES_ENV(NAME)"
+
+
 def _find(path: str, name: str) -> tuple[ctypes.CDLL, int]:
     """Load a library; return it and the address of its fastes_env of this name."""
     if not name.isidentifier() or not path:
-        raise ValueError(f"{path}:{name}: expected PATH.so:NAME, the file and the name in FASTES_ENV(NAME)")
+        raise ValueError(_no_name(f"{path}:{name}"))
     if not os.path.isfile(path):
         raise FileNotFoundError(f"there is no library {path!r}: compile it, as in fastes_env.h")
-    library = ctypes.CDLL(os.path.abspath(path))
+    full = os.path.abspath(path)
+    status = os.stat(full)
+    version = status.st_ino, status.st_mtime_ns, status.st_size
+    if _loaded.setdefault(full, version) != version:
+        raise ValueError(
+            f"{path} has been compiled anew since this process loaded it, and the process keeps the first version: start a new "
+            "process (in a notebook, restart the kernel), or give the library another name"
+        )
+    library = ctypes.CDLL(full)
     try:
         return library, ctypes.addressof(ctypes.c_char.in_dll(library, name))
     except ValueError as error:

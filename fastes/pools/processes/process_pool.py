@@ -97,7 +97,7 @@ class ProcessPool(BlockPool):
         self._orphans = False  # whether a lost worker may have left a job that it had claimed, of any request
         self._lost_at = 0  # whose ticket is not above this one
         self._hang_detector = HangDetector(spec.step_timeout)
-        self._failures = WorkerFailures(self.n_processes, spec.source.name)
+        self._failures = WorkerFailures(self.n_processes, spec.source.name, spec.source.make_kwargs)
         self._selector = self._with_limits_named(selectors.DefaultSelector)
         try:
             self._use(spec, self._with_limits_named(lambda: spec.block(self.n_processes)))

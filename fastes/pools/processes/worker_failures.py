@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fastes.envs.native.native_env import is_native
 from fastes.errors import WorkerCrashed, WorkerTimeout
@@ -141,10 +141,11 @@ class WorkerFailures:
     Args:
         n_processes: The number of its workers.
         env: Name of the environment that they play.
+        options: Its arguments.
     """
 
-    def __init__(self, n_processes: int, env: str) -> None:
-        self.n_processes, self._env = n_processes, env
+    def __init__(self, n_processes: int, env: str, options: Mapping[str, Any]) -> None:
+        self.n_processes, self._env, self._options = n_processes, env, options
         self._unbuilt: Counter[int] = Counter()  # of a worker's row, while it built its environment
         self._idle: Counter[int] = Counter()  # of a worker's row, outside any episode, since one was finished
         self._done_then = 0  # `_commits` at the last of these
@@ -211,7 +212,9 @@ class WorkerFailures:
         kind = WorkerTimeout if worker.killed_for.startswith(HUNG) else WorkerCrashed
         again = f"\nTo play this episode again in one process: {episode.replay}" if episode else ""
         if episode and is_native(self._env) and kind is WorkerCrashed:
-            again = f"\nTo find the step, and then the line, that crashes: fastes check-env {self._env}"
+            options = "".join(f" {name}={value}" for name, value in self._options.items())
+            flags = f" --env-kwargs{options}" if options else ""
+            again = f"\nTo find the step, and then the line, that crashes: fastes check-env {self._env}{flags}"
         output = worker.last_output()
         return kind(
             f"{lost}{again}{output and f'{chr(10)}Its last output:{chr(10)}{output}'}",

@@ -299,6 +299,7 @@ def test_functions_by_address(library: str) -> None:
         ("{}:Swapped", ValueError, "observation has the bounds 1.0 and -1.0 at place 0: expected the smaller first"),
         ("{}.so:Walk", FileNotFoundError, "there is no library"),
         ("{}:not a name", ValueError, "PATH.so:NAME"),
+        ("{}:", ValueError, "PATH.so:NAME"),
     ],
 )
 def test_what_cannot_be_used_is_an_error_in_words(library: str, place: str, error: type[Exception], words: str) -> None:
@@ -324,11 +325,30 @@ def test_writing_past_its_memory_is_told(library: str, name: str, words: str) ->
         model.learn(1000)
 
 
+def test_a_library_that_is_compiled_anew_is_refused(library: str, tmp_path: Path) -> None:
+    """A process keeps the first one, so that the parent would play another environment than new workers."""
+    path = tmp_path / "again.so"
+    shutil.copy(library, path)
+    NativeEnv(f"{path}:Walk").close()
+    NativeEnv(f"{path}:Walk").close()
+    shutil.copy(library, tmp_path / "new.so")
+    (tmp_path / "new.so").replace(path)
+    with pytest.raises(ValueError, match=r"again\.so has been compiled anew since this process loaded it"):
+        NativeEnv(f"{path}:Walk")
+
+
+def test_a_vector_environment_does_not_step_in_c(walk: str) -> None:
+    envs = gymnasium.vector.SyncVectorEnv([lambda: NativeEnv(walk)])
+    with pytest.raises(ValueError, match=r"native = 'on' .*a vector environment does not step in C"):
+        FastES(envs, native=True, **SETTINGS)
+    envs.close()
+
+
 def test_the_error_for_one_that_crashes_names_the_check(library: str) -> None:
     with (
         FastES(f"{library}:Walk", n_workers=1, env_kwargs={"crashes_at": 1}, native="on", **SETTINGS) as model,
         pytest.warns(RuntimeWarning, match="only counted"),
-        pytest.raises(WorkerError, match=rf"SIGSEGV.\nTo find the step.*: fastes check-env {library}:Walk"),
+        pytest.raises(WorkerError, match=rf"SIGSEGV.\nTo find .*: fastes check-env {library}:Walk --env-kwargs crashes_at=1"),
     ):
         model.learn(1000)
 
