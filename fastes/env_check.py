@@ -216,9 +216,7 @@ class EnvCheck(NamedTuple):
         number = len(self.findings)
         if not self.ok:
             return "A training cannot work before the errors are corrected."
-        return (
-            f"A training can work; {number} warning{'s' * (number != 1)}." if number else "Nothing speaks against a training."
-        )
+        return f"Training can work; {number} warning{'s' * (number != 1)}." if number else "No problems found."
 
 
 def check_env(

@@ -94,7 +94,7 @@ def _race_in_words(race: Race) -> str:
     if race.winner:
         parts.append(f"{race.winner} has won")
     elif race.leader:
-        parts.append(f"{race.leader} leads{'' if race.rungs else ', whose evaluation is the best; no rung has ended'}")
+        parts.append(f"{race.leader} leads{'' if race.rungs else ', whose evaluations are the best; no rung has ended'}")
     return "; ".join(parts)
 
 

@@ -105,7 +105,7 @@ class CallbackListener:
         finished = training.latest_evaluations[-1] if record.eval_generation else None
         if record.trial not in self._warnings:
             self._warnings[record.trial] = StatisticsWarnings(next((each.of_env for each in self._warnings.values()), None))
-        race = selection.is_race, selection.is_open_race
+        race = selection.is_race and selection.sizes[0] > 1, selection.is_open_race
         self._warnings[record.trial].check(training, record, generation.batch, finished, self._target_return, *race)
         return all(answer is None or bool(answer) for answer in answers)
 

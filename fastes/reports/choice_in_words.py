@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fastes.models.model import Model
-from fastes.settings.preset_loader import other_version
+from fastes.settings.preset_loader import all_presets, other_version
 from fastes.training.selection import Trial
 
 
@@ -15,7 +15,9 @@ def has_own_preset(model: Model) -> bool:
 
 
 def no_preset(model: Model) -> str:
-    """Return that an environment has no preset, and which other version of it has one."""
+    """Return that an environment has no preset, and that its unchanged form or another version of it has one."""
+    if model.source.name in all_presets():
+        return "no preset as it is here"
     other = other_version(model.source.preset_name(model.observation_space))
     return f"no preset ({other} has one)" if other else "no preset"
 

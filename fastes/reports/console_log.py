@@ -59,7 +59,7 @@ class ConsoleLog(Callback):
     def on_start(self, model: Model, total_timesteps: int) -> None:
         self._begin()
         self._trials, self._budget = model.selection.is_open, total_timesteps
-        self._is_new = not model.num_timesteps
+        self._is_new = not model.generation
         if self._is_new:
             self._write(task_line(model))
         if model.selection.is_new_race:
@@ -210,9 +210,15 @@ def race_line(model: Model) -> str:
     selection = model.selection
     names = [f"{trial.recipe} as trial {trial.number + 1}" for trial in selection.trials]
     return (
-        f"{model.source.name} has {no_preset(model)}: up to {len(names)} recipes race; they train on {selection.fraction:.0%} "
-        f"of the budget, and scoring them comes on top ({', '.join(names[:-1])} and {names[-1]})"
+        f"{model.source.name} has {no_preset(model)}: up to {len(names)} recipes race{_policy_of_all(model)}; they train on "
+        f"{selection.fraction:.0%} of the budget, and scoring takes more of it ({', '.join(names[:-1])} and {names[-1]})"
     )
+
+
+def _policy_of_all(model: Model) -> str:
+    """Return the policy that all recipes have in place of their own; '' if they differ."""
+    policies = {trial.training.settings.policy for trial in model.selection.trials}
+    return f", all of them with {policies.pop()}" if len(policies) == 1 else ""
 
 
 def rung_lines(rung: Rung) -> Iterator[str]:
@@ -223,7 +229,7 @@ def rung_lines(rung: Rung) -> Iterator[str]:
     yield f"{where}: {', '.join(f'{name} {score:.1f}' for name, (_, score) in zip(names, rung.scores, strict=True))}"
     on = list(rung.recipes[: rung.kept]) or [str(trial) for trial in sorted(trial for trial, _ in rung.scores[: rung.kept])]
     if len(on) == 1:
-        yield f"{where}: {'' if rung.recipes else 'trial '}{on[0]} goes on alone"
+        yield f"{where}: {'' if rung.recipes else 'trial '}{on[0]} has won and goes on alone"
     else:
         yield f"{where}: {what}s {', '.join(on[:-1])} and {on[-1]} go on"
 

@@ -79,4 +79,5 @@ def leaves_its_space(normalizer: ObsNormalizer, space: object) -> str:
         return ""
     at = int(over[(root[over] - largest[over]).argmax()])
     index = ", ".join(str(int(n)) for n in np.unravel_index(at, space.shape)) if space.shape else ""
-    return f"observation[{index}] leaves its space, whose values are at most {largest[at]:.4g}: it reaches {root[at]:.4g}"
+    bound, size = f"{largest[at]:.4g}", f"{root[at]:.4g}"
+    return f"observation[{index}] leaves its space, whose values are at most {bound}: its root mean square is {size}"

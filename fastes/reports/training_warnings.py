@@ -19,6 +19,8 @@ from fastes.training.training import Training
 UNBEATEN, _EQUAL, _SHORT, _DRAWN = 50, 20, 20, 20  # generations in a row
 _AT_ONCE, _LONG = 2.0, 10.0  # mean steps of episodes that end at once, and of such that do not
 _OF_ENV = ("steps", "observations")  # kinds of warnings
+_DRAWING = "sample_actions"  # in their place: that a training has drawn actions, so that no other is told to
+_HIDES = 0.7  # of the spread of candidates, which has the same noise in it: then half of their variance is noise
 _NEAR = 0.25  # of the way from the first evaluation to the target: what is nearer is not stuck
 
 
@@ -26,7 +28,7 @@ class StatisticsWarnings:
     """Warns once of each kind of odd statistic of a training.
 
     Args:
-        of_env: The kinds that are said of the environment, which the warnings of a model's trainings share.
+        of_env: The kinds that were said of the environment, and _DRAWING, which the warnings of a model's trainings share.
     """
 
     def __init__(self, of_env: set[str] | None = None) -> None:
@@ -63,6 +65,8 @@ class StatisticsWarnings:
             is_racing: Whether others may still win. Until then it is no fault that a recipe does not learn.
         """
         self._is_racing = is_racing
+        if training.settings.sample_actions:
+            self.of_env.add(_DRAWING)
         if record.generation == 1:
             self._first_lengths = record.episode_length, int(batch.lengths.min()) // batch.per_candidate
         self._check_finite(training, record, batch)
@@ -122,7 +126,7 @@ class StatisticsWarnings:
         self._equal = self._equal + 1 if is_equal else 0
         if self._equal >= _EQUAL:
             sigma = "" if has_raced else "raise sigma, "  # after a race of small and large ones it does not help
-            advice = f"{_exploring(training)}{sigma}"
+            advice = f"{self._exploring(training)}{sigma}"
             self._say(
                 "equal",
                 f"in {self._equal} generations up to {record.generation} all candidates had the same return, so nothing could "
@@ -151,7 +155,8 @@ class StatisticsWarnings:
             self._say(
                 "short",
                 f"in {self._short} generations up to {generation} episodes ended after {length:.1f} steps, of {limit:,} that "
-                "they may have: see whether step returns terminated = True by mistake",
+                "they may have: see whether step returns terminated = True by mistake. If it does not, let the end cost more "
+                "than the steps that it saves",
             )
 
     def _check_course(
@@ -197,16 +202,26 @@ class StatisticsWarnings:
                 "that reward away (alive_bonus)"
             )
         noise, spread = self._evaluations.noise, float(np.std(batch.finite_returns))
-        if training.settings.eval_episodes == 1 and noise > spread:
+        if training.settings.eval_episodes == 1 and noise > _HIDES * spread:
             return (
                 f"Episodes of the same parameters differ by +- {number_in_words(noise)}, those of candidates by +- "
                 f"{number_in_words(spread)}: noise hides what is better. Try episodes_per_candidate=4, or a larger "
                 "population_size"
             )
-        exploring = _exploring(training)
-        more = f"{exploring[0].upper()}{exploring[1:]}or try" if exploring else "Try"
-        race = "" if has_raced else " preset='auto', which races recipes,"
-        return f"{more}{race} another policy, or a sigma three times larger or smaller"
+        exploring = self._exploring(training)
+        more = f"{exploring[0].upper()}{exploring[1:]}or " if exploring else ""
+        if has_raced:  # against other policies and sigmas
+            advice = f"{more}give rewards for small progress, or a larger budget"
+            return f"Other recipes raced and were no better. {advice[0].upper()}{advice[1:]}"
+        advice = f"{more}try preset='auto', which races recipes, another policy, or a sigma three times larger or smaller"
+        return f"{advice[0].upper()}{advice[1:]}"
+
+    def _exploring(self, training: Training) -> str:
+        """Return advice to draw actions, if the policy chooses among actions and no training of the model has drawn them."""
+        head = training.spec.head
+        if head is None or head.noise != "sample_actions" or _DRAWING in self.of_env:
+            return ""
+        return "pass sample_actions=True (--sample-actions), which explores within each episode, "
 
     def _check_unbeaten(self, training: Training, record: Record, finished: FinishedEvaluation) -> None:
         is_unbeaten = record.eval_rank == 1 and _is_unbeaten(training, finished)
@@ -248,14 +263,6 @@ class StatisticsWarnings:
 def _is_far(target_return: float, level: float, first: float) -> bool:
     """Return whether a level is further from the target than what counts as near. first: the first evaluation."""
     return math.isfinite(target_return) and target_return - level > _NEAR * abs(target_return - first)
-
-
-def _exploring(training: Training) -> str:
-    """Return advice to draw actions, if the policy chooses among actions and does not draw them yet."""
-    head = training.spec.head
-    if head is None or head.noise != "sample_actions" or training.settings.sample_actions:
-        return ""
-    return "pass sample_actions=True (--sample-actions), which explores within each episode, "
 
 
 def _is_unbeaten(training: Training, finished: FinishedEvaluation) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from fastes.runs.run_config import PROGRESS, Result, as_table, number_in, sessio
 from fastes.runs.rungs import Race, race_in
 from fastes.runs.setting_differences import differing, flat_settings
 from fastes.settings.preset_loader import all_presets, choose_settings, preset_for
+from fastes.settings.recipes import FRACTION
 from fastes.settings.settings import Settings
 
 
@@ -74,7 +76,7 @@ class RunInfo(NamedTuple):
         generations, timesteps, episodes, budget, seconds, cpu_seconds: Counts of the training so far; those of all trials
             together, except generations.
         trials: Trainings in the checkpoint, of which the best one will be left.
-        race: The race of recipes; None without one. While several race, and no rung has ended, the recipe of best.zip leads.
+        race: The race of recipes; None without one. Until a rung has ended, the recipe with the best evaluations leads.
         best, result: As of `Overview`.
         base: The settings that it began with.
         changed: Name of each setting that differs from its default -> its value; of a run whose recipes race, the user's.
@@ -234,7 +236,10 @@ def _base_of(settings: Mapping[str, Any], env: str, recipe: str, config: Mapping
     kind, name = ("recipe", recipe) if recipe else ("preset", noted) if noted else ("the environment's preset", preset_for(env))
     if not settings or not name:
         return None
-    return Base(kind, name, _changed(settings, choose_settings(name, {})) if name in all_presets() else None)
+    if name not in all_presets():
+        return Base(kind, name, None)
+    raced = {"trials_fraction": FRACTION} if recipe else {}
+    return Base(kind, name, _changed(settings, choose_settings(name, raced)))
 
 
 def _changed(settings: Mapping[str, Any], base: Settings) -> dict[str, Any]:
@@ -255,9 +260,18 @@ def _race_of(path: Path, data: Mapping[str, Any], config: Mapping[str, Any]) -> 
         race = Race(recipes, (), "", "") if all(recipes.values()) else None
     if race is None or race.leader:
         return race
+    if len(left) > 1:
+        return race._replace(leader=text_in(max(left, key=_evaluated), "recipe"))
     with contextlib.suppress(OSError, CheckpointError):
         return race._replace(leader=_shown_recipe(read_description(path / BEST)))
     return race
+
+
+def _evaluated(trial: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the two means that rank a trial while several race, as in `Selection.showing_best`."""
+    found = (number_in(trial, name) for name in ("eval_return", "recent_return"))
+    first, second = (-math.inf if value is None else value for value in found)
+    return first, second
 
 
 def _of_a_race(race: Race | None) -> Base | None:

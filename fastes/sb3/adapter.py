@@ -230,7 +230,7 @@ class FastES(Agent):
     ) -> FastES:
         """Train until the target return is confirmed, the budget or the time is spent, or a callback says stop.
 
-        If several trials or recipes are left then, the model shows the one with the best latest evaluation.
+        If several trials or recipes are left then, the model shows the one with the best recent evaluations.
 
         Args:
             total_timesteps: Environment steps of candidates; None for settings.total_timesteps.

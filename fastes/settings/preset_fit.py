@@ -35,7 +35,7 @@ _MOST_PAIRS = 32  # of large populations the signal makes a step longer than noi
 def misfit(name: str, source: EnvSource, observations: Space, actions: Space) -> str:
     """Return in words how an environment differs from the one that the preset of its name was made for; '' if it does not.
 
-    The preset of all games was made for no single one, and asks only for images; the general recipes ask for nothing.
+    The preset of all games was made for no single one, and asks only for images; recipes ask for nothing.
     """
     made_for = all_presets().get(name, {}).get("made_for")
     if made_for is None:

@@ -12,7 +12,7 @@ from fastes.settings.preset_loader import all_presets, choose_settings, preset_f
 from fastes.settings.settings import Settings
 
 AUTO = "auto"  # the preset of an environment, or a race of recipes
-PLAIN = "linear"  # the best single recipe for values
+PLAIN = "linear"  # the recipe for values that is used if none race
 FRACTION = 0.35  # of the budget, for the trainings of all recipes; a race ends later, as scoring comes on top
 _CHOICES = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -53,7 +53,7 @@ def choose_recipes(
 def recipes_for(
     observations: spaces.Space[Any], actions: spaces.Space[Any], changes: Mapping[str, Any], alive_bonus: float = 0.0
 ) -> list[Recipe]:
-    """Return the recipes for an environment of these spaces, the best single one first.
+    """Return the recipes for an environment of these spaces, the one to use if none race first.
 
     Args:
         observations, actions: The spaces.

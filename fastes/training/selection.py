@@ -24,6 +24,7 @@ LEAST_GENERATIONS = 3  # of each recipe in the first rung of a race
 MEASURED = 0.1  # of a race's budget, after which no more of the candidates play from which nothing is learned
 MOST_TRIALS, MOST_RUNGS = 10_000, 14
 _RECENT = 10  # generations that a running mean of returns remembers
+_EVALUATIONS = 3  # that one of noise-free returns remembers: a single one may be of one episode
 _RUNGS = 2**31  # in place of a generation's number, and those below for later rungs: the scoring episodes' own seeds
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of trials that lie far from those of other runs
 
@@ -38,7 +39,8 @@ class Trial(NamedTuple):
         recipe: The name of its settings; '' if all trials have the same.
         recent_return: Running mean of the candidates' returns, to which each generation gives a tenth; -inf before the first.
             It ranks trials whose noise-free episodes are equally good, as where only actions drawn by chance find a reward.
-        eval_return: Mean of its latest noise-free episodes, also of those that scored a rung; -inf before the first.
+        eval_return: Running mean of its noise-free evaluations, to which each gives a third; after a rung, the mean of the
+            episodes that scored it. -inf before the first. A stop shows the trial in which it is the highest.
     """
 
     number: int
@@ -303,9 +305,11 @@ class Selection:
         played = training.counters.num_timesteps - before.training.counters.num_timesteps
         after = before._replace(training=training, rung_timesteps=before.rung_timesteps + played)
         if training.report is not None and training.report is not before.training.report:
-            after = after._replace(recent_return=_moved(before.recent_return, training.report.record.return_mean))
-        if training.latest_evaluations and training.latest_evaluations is not before.training.latest_evaluations:
-            after = after._replace(eval_return=training.latest_evaluations[-1].evaluation.mean)
+            after = after._replace(recent_return=_moved(before.recent_return, training.report.record.return_mean, _RECENT))
+        known = {id(each) for each in before.training.latest_evaluations}
+        for each in training.latest_evaluations:
+            if id(each) not in known and not each.pending.already_reported:  # a stop has played it before its turn
+                after = after._replace(eval_return=_moved(after.eval_return, each.evaluation.mean, _EVALUATIONS))
         return self._replace(trials=(*self.trials[:place], after, *self.trials[place + 1 :]))
 
     def after_rung(self, scored: Mapping[int, Evaluation], is_last: bool) -> Selection:
@@ -497,11 +501,11 @@ def trial_seed(seed: int, number: int) -> int:
     return (seed + number * _STRIDE) % 2**63
 
 
-def _moved(mean: float, value: float) -> float:
-    """Return a running mean with one more value; a value that is not finite changes nothing."""
+def _moved(mean: float, value: float, remembered: int) -> float:
+    """Return a running mean with one more value, which counts 1 / remembered; one that is not finite changes nothing."""
     if not math.isfinite(value):
         return mean
-    return mean + (value - mean) / _RECENT if math.isfinite(mean) else value
+    return mean + (value - mean) / remembered if math.isfinite(mean) else value
 
 
 def _are_sizes(value: object) -> bool:

@@ -87,10 +87,26 @@ def test_its_own_preset_and_a_race_are_named() -> None:
     assert task.endswith("actions Discrete(2); steps in C; its preset: LinearPolicy, 8 parameters")
     task, race, first, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=50_000)
     assert task == "observations Box(4,) of float32; actions Discrete(2); steps in C"
-    assert "up to 5 recipes race; they train on 35% of the budget, and scoring them comes on top (linear as trial 1" in race
+    assert "up to 5 recipes race; they train on 35% of the budget, and scoring takes more of it (linear as trial 1" in race
     assert first.startswith("first 4 episodes"), "all of them race"
     _, _, few, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", timesteps=5000)
     assert few == "the budget is large enough for 3 of them: linear, unbiased, sampled"
+
+
+def test_a_race_names_the_policy_that_the_user_gave_and_a_preset_that_does_not_fit() -> None:
+    _, race, *_ = lines_of(lambda: gymnasium.make("CartPole-v1"), preset="auto", policy="MlpPolicy", timesteps=5000)
+    assert "recipes race, all of them with MlpPolicy; they train on 35%" in race
+    with pytest.warns(UserWarning, match="used in place of its preset's"):
+        _, race, *_ = lines_of("CartPole-v1", preset="auto", env_kwargs={"sutton_barto_reward": True}, timesteps=5000)
+    assert race.startswith("CartPole-v1 has no preset as it is here: up to 5 recipes race; ")
+
+
+def test_a_model_that_learns_again_tells_nothing_of_first_episodes() -> None:
+    file = io.StringIO()
+    with FastES("CartPole-v1", **SMALL) as model:
+        model.learn(100).learn(100, ConsoleLog(file))
+    assert "first" not in file.getvalue()
+    assert "actions" not in file.getvalue()
 
 
 class Flat(Toy):
@@ -113,7 +129,7 @@ class Flat(Toy):
 def test_nothing_to_climb_and_a_left_space_are_said_at_once() -> None:
     _, _, first, odd, *_ = lines_of(Flat)
     assert "return 0: nothing to climb yet. sample_actions=True" in first
-    assert re.fullmatch(r"observation\[1\] leaves its space, whose values are at most 3: it reaches 3\d\.\d+", odd)
+    assert re.fullmatch(r"observation\[1\] leaves its space, whose values are at most 3: its root mean square is 3\d\.\d+", odd)
 
 
 def test_a_second_learn_says_it_anew_only_if_it_begins_anew() -> None:
@@ -193,4 +209,4 @@ def test_only_what_has_left_its_space_for_certain_is_said() -> None:
     assert leaves_its_space(ObsNormalizer(2), box) == ""
     assert leaves_its_space(ObsNormalizer(3), box) == ""
     said = leaves_its_space(after([1.0, -7.0], [-1.0, -7.0]), box)
-    assert said == "observation[1] leaves its space, whose values are at most 5: it reaches 7"
+    assert said == "observation[1] leaves its space, whose values are at most 5: its root mean square is 7"

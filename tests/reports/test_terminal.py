@@ -27,7 +27,7 @@ SMALL = ["--population-size", "4", "--noise-table-size", "2000", "--env-kwargs",
 ONE = ["--workers", "1", "--trials", "2", "--archive-size", "2", "-v"]
 SAID = [
     "2 trials: trial [12] .*, trial [12] .*",
-    "2 trials: trial [12] goes on alone",
+    "2 trials: trial [12] has won and goes on alone",
     "final selection among 3: .* win, return .*",
     "winner of the final selection: return .*",
 ]
@@ -83,7 +83,9 @@ def test_there_are_few_rows_unless_they_are_asked_for(monkeypatch: pytest.Monkey
         nonlocal now
         file = io.StringIO()
         log = ConsoleLog(file, seconds=seconds)
-        model: Any = SimpleNamespace(solved=False, num_timesteps=8, selection=SimpleNamespace(is_open=False, is_new_race=False))
+        model: Any = SimpleNamespace(
+            solved=False, generation=8, num_timesteps=8, selection=SimpleNamespace(is_open=False, is_new_race=False)
+        )
         model.training = SimpleNamespace(cuts_endless_episodes=False)
         log.on_start(model, 10)
         for generation in range(1, 11):
@@ -136,7 +138,7 @@ def test_many_failed_confirmations_do_not_bury_the_rows() -> None:
     """The first, second, fourth and so on have a line, which counts them; with a row per generation all have one."""
     evaluation: Any = SimpleNamespace(mean=7.0, returns=[5.0] * 20)
     finished: Any = SimpleNamespace(evaluation=evaluation, pending=SimpleNamespace(timesteps=100))
-    model: Any = SimpleNamespace(target_return=6.0, num_timesteps=8)
+    model: Any = SimpleNamespace(target_return=6.0, generation=8)
     model.selection = SimpleNamespace(is_open=False, is_new_race=False, steps_of_others=250)
     model.training = SimpleNamespace(cuts_endless_episodes=False)
     for seconds, counts in ((1.0, [1, 2, 4, 8, 16, 32]), (0.0, [*range(1, 41)])):
@@ -166,6 +168,7 @@ def test_rows_of_several_trials_have_a_column_for_them() -> None:
     file = io.StringIO()
     model: Any = SimpleNamespace(
         solved=False,
+        generation=8,
         num_timesteps=8,
         settings=SimpleNamespace(trials=3),
         selection=SimpleNamespace(is_open=True, is_new_race=False),
@@ -185,7 +188,7 @@ def test_rows_of_several_trials_have_a_column_for_them() -> None:
         "rung 1 of 2: trial 2 5.0, trial 1 4.0, trial 3 -1.5",
         "rung 1 of 2: trials 1 and 2 go on",
     )
-    assert (second, alone) == ("rung 2 of 2: trial 1 7.0, trial 2 6.0", "rung 2 of 2: trial 1 goes on alone")
+    assert (second, alone) == ("rung 2 of 2: trial 1 7.0, trial 2 6.0", "rung 2 of 2: trial 1 has won and goes on alone")
 
 
 def test_sentences_are_broken_between_words_on_a_terminal_alone() -> None:

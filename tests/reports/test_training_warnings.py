@@ -486,6 +486,11 @@ def test_what_to_try_depends_on_what_is_seen() -> None:
     (message,) = warnings_of(alike, "the same return", has_raced=True, noise="sample_actions")
     assert "sample_actions=True (--sample-actions), which explores within each episode, or give rewards" in message
     assert "sigma" not in message
+    (message,) = course(**quiet, has_raced=True)
+    assert message.endswith("Other recipes raced and were no better. Give rewards for small progress, or a larger budget")
+    noisy = [generation(NOISE[n, :8].reshape(4, 2), NOISE[n, 8:]) for n in range(300)]
+    (message,) = warnings_of(noisy, "not risen", budget=300)
+    assert "noise hides what is better" in message, "candidates have the noise of evaluations, too"
     waits = lambda progress: 200 if progress > 0.1 else 50  # noqa: E731
     (message,) = course(**quiet, lengths=waits, limit=200)
     assert "All episodes now last to the limit of 200 steps" in message

@@ -128,7 +128,7 @@ def test_a_run_stopped_while_its_trials_are_scored_is_finished(tmp_path: Path, c
     assert sum(training["counters"]["num_timesteps"] for training in saved["trainings"]) >= 1000
     assert len(saved["selection"]["trials"]) == 2
     assert main(["train", "--resume", str(run), "--workers", "0"]) == 0
-    assert re.search(r"^2 trials: trial [12] goes on alone$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^2 trials: trial [12] has won and goes on alone$", capsys.readouterr().out, re.MULTILINE)
     for name in ("checkpoint.zip", "best.zip"):
         assert_same_state(read_checkpoint(run / name), read_checkpoint(tmp_path / "whole" / "CartPole-v1" / "1" / name))
 

@@ -429,12 +429,12 @@ def test_the_best_parameters_may_be_of_any_recipe(seed: int, tmp_path: Path, mon
 
 
 def best_so_far(evaluated: dict[int, float], recent: dict[int, float]) -> int:
-    """The number of the trial with the best latest evaluation; of equal ones the one with the best recent candidates."""
+    """The number of the trial with the best evaluations; of equal ones the one with the best recent candidates."""
     return max(recent, key=lambda number: (evaluated.get(number, -math.inf), recent[number], -number))
 
 
 class Stop(Callback):
-    """Ends `learn` after some generations, by a false answer or an exception, and keeps each trial's latest evaluation."""
+    """Ends `learn` after some generations, by a false answer or an exception, and keeps each trial's mean of evaluations."""
 
     def __init__(self, generations: int, error: type[BaseException] | None = None) -> None:
         self.left, self.error = generations, error
@@ -444,7 +444,8 @@ class Stop(Callback):
     def on_generation(self, model: FastES, record: Record) -> bool:
         assert model.selection.present.number == record.trial - 1, "callbacks see the training that the record is of"
         if record.eval_generation:
-            self.evaluated[record.trial - 1] = record.eval_return
+            before = self.evaluated.get(record.trial - 1, record.eval_return)
+            self.evaluated[record.trial - 1] = before + (record.eval_return - before) / 3
         self.last, self.left = record.trial - 1, self.left - 1
         if self.error is not None and not self.left:
             raise self.error
