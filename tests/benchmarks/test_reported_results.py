@@ -239,7 +239,8 @@ def test_the_page_of_presets_has_what_a_race_reaches() -> None:
         for cell, method in zip(cells, [each for each in methods if name in held or each not in peers], strict=True):
             found = [row.score for row in rows if (row.task, row.method) == (name, method)]
             assert numbers(cell) == (rounded(cell, (statistics.median(found), min(found))) if found else [])
-            assert len(found) == (3 if method == "auto" else len(numbers(cell)))
+            assert min(len(found), 2) == len(numbers(cell)), "a worst seed if there are several"
+            assert method != "auto" or len(found) == 3
         for cell, method in ((seconds, "auto"), (seconds_of_ppo, "ppo")):
             assert float(cell) == round(statistics.median(r.cpu for r in rows if (r.task, r.method) == (name, method)))
     check_words_about_peers(page, scores, [name for name in held if tasks[name].group == "third-party"], eight)
