@@ -143,7 +143,7 @@ cdef class NativeInstance:
         self.name, self.holds = name, holds
         if env == NULL or env.version != FASTES_ENV_VERSION:
             found = None if env == NULL else env.version
-            raise ValueError(f"{name} has version {found}: expected {FASTES_ENV_VERSION}; compile it with this fastes_env.h")
+            raise ValueError(f"{name} has version {found}: expected {FASTES_ENV_VERSION}; compile it with the fastes_env.h in fastes.get_include()")
         if env.reset == NULL or env.step == NULL or env.state_size < 0 or env.max_episode_steps < 0:
             raise ValueError(f"{name} has no reset or no step, or a negative state_size or max_episode_steps")
         self.env = env

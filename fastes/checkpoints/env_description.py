@@ -77,7 +77,7 @@ def reason_for_none(source: EnvSource) -> str:
     if source.wrappers:
         return f"{WRAPPERS} {', '.join(wrapper.name for wrapper in source.wrappers)} were around {source.name!r}"
     if in_library(source.spec):
-        return f"it was in a library, {source.name!r}, and a file names no code"
+        return f"it was in a library, {source.name!r}, and a checkpoint never loads a library"
     if source.spec is not None and not source.rebuilds:
         return f"{source.name!r} was not registered in Gymnasium"
     return ""

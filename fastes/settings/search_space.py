@@ -81,12 +81,10 @@ class SearchSpace:
 
     def settings_of(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings, `fixed` included, that stored parameters stand for. ValueError if these are refused."""
-        found = {name: _rounded(value) for name, value in params.items() if name in _FIELDS}
+        found = {name: value for name, value in trained(params).items() if name in _FIELDS}
         if "network" in params:
             policy, policy_kwargs = NETWORKS[params["network"]]
             found |= {"policy": policy, "policy_kwargs": dict(policy_kwargs)}
-        if "population_size" in found:
-            found["population_size"] += found["population_size"] % 2
         for name in _ENDS:
             if (end := params.get(f"{name}_end", 1.0)) != 1.0:
                 found[name] = f"lin_{found[name]:g}_{_rounded(found[name] * end):g}"
@@ -179,6 +177,14 @@ def _nearest(value: Any, tried: Any) -> Any:
         return value
     numbers = isinstance(value, (int, float)) and all(isinstance(each, float) for each in tried)
     return min(tried, key=lambda each: abs(each - value)) if numbers else tried[0]
+
+
+def trained(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored parameters as trainings have them: floats with two digits, and an even population."""
+    found = {name: _rounded(value) for name, value in params.items()}
+    if "population_size" in found:
+        found["population_size"] += found["population_size"] % 2
+    return found
 
 
 def _rounded(value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
+from fastes.settings.search_space import trained
 from fastes.settings.settings import Settings
 from fastes.system.atomic_files import write_bytes, write_text
 
@@ -47,9 +48,9 @@ def write_table(path: Path, study: optuna.Study) -> None:
     for trial in trials:
         reached = max(trial.intermediate_values, default=0)
         score = trial.intermediate_values.get(reached, "")
-        attrs = trial.user_attrs
+        attrs, params = trial.user_attrs, trained(trial.params)
         own = (trial.number, trial.state.name.lower(), attrs.get("start", ""), score, attrs.get("worst", ""), reached)
-        writer.writerow((*own, attrs.get("seconds", ""), *(trial.params.get(name, "") for name in names)))
+        writer.writerow((*own, attrs.get("seconds", ""), *(params.get(name, "") for name in names)))
     write_text(path, text.getvalue())
 
 

@@ -203,7 +203,8 @@ def _find(path: str, name: str) -> tuple[ctypes.CDLL, int]:
     if not name.isidentifier() or not path:
         raise ValueError(_no_name(f"{path}:{name}"))
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"there is no library {path!r}: compile it, as in fastes_env.h")
+        command = f"cc -O3 -shared -fPIC -I{get_include()} {os.path.splitext(path)[0]}.c -o {path} -lm"
+        raise FileNotFoundError(f"there is no library {path!r}: compile it, such as by {command}")
     full = os.path.abspath(path)
     status = os.stat(full)
     version = status.st_ino, status.st_mtime_ns, status.st_size

@@ -445,7 +445,10 @@ def test_a_file_keeps_the_options_and_not_the_library(walk: str, tmp_path: Path)
         assert again.evaluate(3).returns.tolist() == expected
     with FastES.load(tmp_path / "m.zip", env=walk, n_workers=0, env_kwargs={"way": "right"}) as other:
         assert other.evaluate(3).returns.tolist() != expected
-    with FastES.load(tmp_path / "m.zip", n_workers=0) as bare, pytest.raises(ValueError, match="a file names no code"):
+    with (
+        FastES.load(tmp_path / "m.zip", n_workers=0) as bare,
+        pytest.raises(ValueError, match="a checkpoint never loads a library"),
+    ):
         bare.evaluate(1)
 
 
@@ -529,7 +532,7 @@ def test_a_library_by_path_trains_from_the_command_line(tmp_path: Path, monkeypa
     given = ["train", "./cartpole.so:CartPole", "--preset", "linear", "--total-timesteps", "3000", "--workers", "0", "--quiet"]
     main([*given, "--seed", "1"])
     (run,) = (tmp_path / "runs" / "cartpole.so-CartPole").iterdir()
-    with pytest.raises(ValueError, match="a file names no code"):
+    with pytest.raises(ValueError, match="a checkpoint never loads a library"):
         FastES.load(run / "checkpoint.zip").evaluate(1)
     with FastES.load(run / "checkpoint.zip", env="cartpole.so:CartPole") as model:
         assert model.evaluate(2).mean > 0
