@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 import pytest
 from envs_for_tests import Toy
-from faults import SETTINGS, caught_warnings, toy
+from faults import COMMON, caught_warnings, toy
 from processes import children, interrupt_twice, run_script, started_script, wait_until
 from training import MANY, TIMES, Result, assert_same, assert_same_state
 
@@ -32,7 +32,6 @@ from fastes.training.record import Record
 
 SEEDS = (5, 6, 9)
 STEPS = 1200  # of each: about ten generations
-COMMON = {name: value for name, value in SETTINGS.items() if name != "seed"} | {"preset": "default"}
 TRIALS = {"trials": 3, "rungs": 2, "trials_fraction": 0.6}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -208,13 +208,12 @@ class StatisticsWarnings:
                 f"{number_in_words(spread)}: noise hides what is better. Try episodes_per_candidate=4, or a larger "
                 "population_size"
             )
-        exploring = self._exploring(training)
-        more = f"{exploring[0].upper()}{exploring[1:]}or " if exploring else ""
+        before, advice = "", "try preset='auto', which races recipes, another policy, or a sigma three times larger or smaller"
         if has_raced:  # against other policies and sigmas
-            advice = f"{more}give rewards for small progress, or a larger budget"
-            return f"Other recipes raced and were no better. {advice[0].upper()}{advice[1:]}"
-        advice = f"{more}try preset='auto', which races recipes, another policy, or a sigma three times larger or smaller"
-        return f"{advice[0].upper()}{advice[1:]}"
+            before, advice = "Other recipes raced and were no better. ", "give rewards for small progress, or a larger budget"
+        if exploring := self._exploring(training):
+            advice = f"{exploring}or {advice}"
+        return f"{before}{advice[0].upper()}{advice[1:]}"
 
     def _exploring(self, training: Training) -> str:
         """Return advice to draw actions, if the policy chooses among actions and no training of the model has drawn them."""

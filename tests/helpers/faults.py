@@ -21,6 +21,7 @@ SETTINGS: dict[str, Any] = {
     "target_return": "none",
     "noise_table_size": 5000,
 }
+COMMON = {name: value for name, value in SETTINGS.items() if name != "seed"} | {"preset": "default"}  # of several seeds
 
 
 def env_seeds(generation: int, episodes: int = 1) -> np.ndarray[Any, Any]:

@@ -7,13 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
-from faults import SETTINGS, toy
+from faults import COMMON, SETTINGS, toy
 from processes import run_script
 from training import Result, learn
 
 from fastes import FastES
 
-COMMON = {name: value for name, value in SETTINGS.items() if name != "seed"} | {"preset": "default"}
 START = """
 import hashlib, os, sys, threading, warnings
 warnings.simplefilter("always")
