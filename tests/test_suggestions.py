@@ -129,7 +129,7 @@ def test_an_id_that_a_file_here_registers_is_named_with_that_file(tmp_path: Path
     with pytest.raises(EnvironmentUnavailable, match=r"of your own is named with its file, 'bakery_file:Bakery-v0'$"):
         FastES("Bakery-v0")
     try:
-        with pytest.raises(EnvironmentUnavailable, match=r"did you mean 'bakery_file:Bakery-v0'\?$"):
+        with pytest.raises(EnvironmentUnavailable, match=r"did you mean 'bakery_file:Bakery-v0'"):
             FastES("bakery_file:Bakry-v0")
         with pytest.raises(EnvironmentUnavailable, match=r"; bakery_file does not register it$"):
             FastES("bakery_file:Xyzzyplugh-v0")

@@ -475,7 +475,7 @@ def test_several_seeds_share_a_cluster(cluster: Cluster, monkeypatch: pytest.Mon
             alone.learn(400)
             assert_same_state(alone.snapshot(), model.snapshot())
         model.close()
-    assert sent.kinds.count("FullState") <= 2 * 3
+    assert sent.kinds.count("Step") > sent.kinds.count("FullState")  # a whole one for a node that had no job of the last state
 
 
 @pytest.mark.slow
