@@ -43,7 +43,7 @@ static int take(double *fields, const char *const *names, const fastes_option *o
 
 static const char *unknown_option(void *state) {
     (void)state;
-    return "it takes numbers of the names in fastes/envs/native/twins.py";
+    return "its only options are numbers, by the names of the attributes of Gymnasium's class";
 }
 
 

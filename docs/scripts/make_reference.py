@@ -122,7 +122,7 @@ def commands_page() -> str:
         lines += [f"## fastes {name}\n", f"{summary}\n", *(["| argument | meaning |", "|---|---|"] if shown else [])]
         for action in shown:
             lines.append(f"| {_usage(action)} | {(action.help or '').replace('%%', '%').replace('|', '/')} |")
-        lines += ["", "Each [setting](settings.md) is a flag, too.", ""] if name == "train" else [""]
+        lines += ["", "Each [setting](settings.md) is a flag, too.", ""] if name in ("train", "check-env") else [""]
     return "\n".join(lines).rstrip() + "\n"
 
 

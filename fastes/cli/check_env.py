@@ -11,7 +11,8 @@ import subprocess
 import sys
 from typing import Any
 
-from fastes.cli.arguments import add_env_kwargs, add_wrapper, parse_env_kwargs
+from fastes.cli.arguments import add_env_kwargs, add_short_help, add_wrapper, parse_env_kwargs
+from fastes.cli.setting_flags import add_settings, given_settings
 from fastes.env_check import ERROR, EnvCheck, Finding, watched_check
 from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.envs.native.native_env import is_native
@@ -22,6 +23,19 @@ from fastes.rollout.whereabouts import OVER, SIZE, Whereabouts
 from fastes.system.console import say
 from fastes.system.interrupts import born_blocked
 
+_MAIN = (
+    "env",
+    "env_kwargs",
+    "wrapper",
+    "episodes",
+    "seconds",
+    "preset",
+    "total_timesteps",
+    "workers",
+    "json",
+    "help",
+    "help_all",
+)
 _BOOT = """\
 import sys; sys.path[:] = {path!r}
 from fastes.cli.main import main
@@ -36,8 +50,11 @@ def add_check_env(commands: Any) -> None:
         description="Play an environment for some seconds with random actions and random policies, and say how long episodes "
         "are, what returns are like, how fast it is, what a training would choose, and what harms one. The exit status is 1 if "
         "no training can work.",
+        usage="%(prog)s env [flags]",
+        add_help=False,
     )
     check.set_defaults(command="check-env")
+    add_short_help(check, _MAIN)
     check.add_argument("env", help="environment id, such as HalfCheetah-v5 or module:Env-v0")
     add_env_kwargs(check)
     add_wrapper(check)
@@ -45,13 +62,11 @@ def add_check_env(commands: Any) -> None:
     check.add_argument(
         "--seconds", type=float, default=20.0, metavar="S", help="time for these, and for random policies (default: 20)"
     )
-    check.add_argument(
-        "--total-timesteps", type=float, metavar="N", help="budget to estimate the time of (default: the preset's)"
-    )
     check.add_argument("--preset", help="as of fastes train")
     check.add_argument("--workers", type=int, metavar="N", help="processes for that (default: one per usable core)")
     check.add_argument("--json", action="store_true", help="print JSON")
     check.add_argument("--noted-in", type=int, help=argparse.SUPPRESS)  # descriptor for Whereabouts
+    add_settings(check)
 
 
 def run_check_env(arguments: argparse.Namespace) -> int:
@@ -72,17 +87,19 @@ def _check(arguments: argparse.Namespace, whereabouts: Whereabouts) -> EnvCheck:
     kwargs = parse_env_kwargs(arguments.env_kwargs)
     wrappers = arguments.wrapper
     source = make_wrapped_source(arguments.env, kwargs, wrappers) if wrappers else make_env_source(arguments.env, kwargs)
+    settings = given_settings(arguments)
     preset = {} if arguments.preset is None else {"preset": arguments.preset}
     return watched_check(
         whereabouts,
         source,
-        None,
+        settings.pop("policy", None),
         episodes=arguments.episodes,
         seconds=arguments.seconds,
-        total_timesteps=arguments.total_timesteps,
+        total_timesteps=settings.pop("total_timesteps", None),
         n_workers=arguments.workers,
         env_kwargs=None,
         **preset,
+        **settings,
     )
 
 
@@ -109,6 +126,7 @@ def _run_in_child(arguments: argparse.Namespace) -> int:
         except BaseException:
             child.kill()
             child.wait()
+            say(f"stopped {Whereabouts(noted_in)}")
             raise
         whereabouts = Whereabouts(noted_in)
     finally:

@@ -129,8 +129,9 @@ class StatisticsWarnings:
             advice = f"{self._exploring(training)}{sigma}"
             self._say(
                 "equal",
-                f"in {self._equal} generations up to {record.generation} all candidates had the same return, so nothing could "
-                f"be learned: {advice}{'or ' if advice else ''}give rewards that tell small improvements",
+                f"in {self._equal} generations up to {record.generation} all candidates had the same return, "
+                f"{number_in_words(value)}, so nothing could be learned. Unless that is the best there is, "
+                f"{advice}{'or ' if advice else ''}give rewards that tell small improvements",
             )
 
     def _is_at_its_best(self, value: float) -> bool:

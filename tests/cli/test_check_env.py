@@ -9,6 +9,7 @@ import pytest
 from native_library import HERE, compiled, needs_compiler
 
 from fastes.cli.main import main
+from fastes.cli.stop_on_signal import INTERRUPTED
 
 MODULE = """
 import gymnasium
@@ -47,8 +48,12 @@ def test_a_report_and_its_status(module: str, capsys: pytest.CaptureFixture[str]
     assert "error: an episode of random actions raised TypeError: env.step returned the reward 'much'" in said
 
 
-def test_arguments_and_wrappers_reach_the_environment(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arguments_wrappers_and_settings_count(module: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["check-env", f"{module}:Pole-v0", "--episodes", "5", "--json", "--preset", "default"]
+    assert main([*command, "--policy", "LinearPolicy", "--use-bias", "--max-episode-steps", "5"]) == 0
+    settings = json.loads(capsys.readouterr().out)
+    assert settings["random_episodes"]["lengths"]["max"] == 5
+    assert settings["choice"] == "preset 'default': LinearPolicy, 10 parameters"
     assert main(command) == 0
     plain = json.loads(capsys.readouterr().out)
     assert main([*command, "--env-kwargs", "length=7", "--wrapper", f"{module}:Scaled"]) == 0
@@ -92,6 +97,12 @@ def test_a_crash_is_told(library: str, capfd: pytest.CaptureFixture[str], option
     (finding,) = json.loads(capfd.readouterr().out)["findings"]
     assert finding["level"] == "error"
     assert words in finding["text"]
+
+
+@needs_compiler
+def test_ctrl_c_says_where_an_environment_in_c_hangs(library: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-env", f"{library}:Walk", "--env-kwargs", "interrupts_at=5"]) == INTERRUPTED
+    assert "stopped in step 5 of episode 1 of random actions (seed 1000)\n" in capfd.readouterr().out
 
 
 @needs_compiler

@@ -8,16 +8,17 @@
 
 typedef struct {
     fastes_random *random;
-    double at, steps, fails_at, waits, hangs_at, forks_at, crashes_at, exits_at, shift;
+    double at, steps, fails_at, waits, hangs_at, interrupts_at, forks_at, crashes_at, exits_at, shift;
 } walk;
 
 static int make(void *state, const fastes_option *options, int32_t num_options) {
     walk *s = state;
-    s->fails_at = s->hangs_at = s->forks_at = s->crashes_at = s->exits_at = -1;
+    s->fails_at = s->hangs_at = s->interrupts_at = s->forks_at = s->crashes_at = s->exits_at = -1;
     for (int32_t i = 0; i < num_options; i++) {
         const char *name = options[i].name;
         if (!strcmp(name, "fails_at")) s->fails_at = options[i].number;
         else if (!strcmp(name, "hangs_at")) s->hangs_at = options[i].number;
+        else if (!strcmp(name, "interrupts_at")) s->hangs_at = s->interrupts_at = options[i].number;
         else if (!strcmp(name, "forks_at")) s->forks_at = options[i].number;
         else if (!strcmp(name, "crashes_at")) s->crashes_at = options[i].number;
         else if (!strcmp(name, "exits_at")) s->exits_at = options[i].number;
@@ -51,6 +52,7 @@ static int step(void *state, const void *action, void *observation, double *rewa
         struct timespec t = {0, (long)(1e9 * s->waits)};
         nanosleep(&t, NULL);
     }
+    if (s->steps == s->interrupts_at) kill(getppid(), SIGINT); /* as a user who has waited long enough */
     while (s->steps == s->hangs_at) nanosleep(&(struct timespec){0, 1000000}, NULL);
     if (s->steps == s->forks_at && fork() < 0) return 8;
     if (s->steps == s->fails_at) return 7;

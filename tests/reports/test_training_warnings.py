@@ -481,8 +481,12 @@ def test_what_to_try_depends_on_what_is_seen() -> None:
     (message,) = course(**quiet, noise="sample_actions")
     assert "sample_actions=True" in message
     alike = [generation([[2.0, 2.0]], [2.0])] * 30
-    (message,) = warnings_of(alike, "could be learned: raise sigma, or give rewards that tell small improvements")
-    (message,) = warnings_of(alike, "could be learned: give rewards that tell small improvements", has_raced=True)
+    (message,) = warnings_of(
+        alike, "could be learned. Unless that is the best there is, raise sigma, or give rewards that tell small improvements"
+    )
+    (message,) = warnings_of(
+        alike, "could be learned. Unless that is the best there is, give rewards that tell small improvements", has_raced=True
+    )
     (message,) = warnings_of(alike, "the same return", has_raced=True, noise="sample_actions")
     assert "sample_actions=True (--sample-actions), which explores within each episode, or give rewards" in message
     assert "sigma" not in message

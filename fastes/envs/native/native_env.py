@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,7 +18,8 @@ from gymnasium.error import ResetNeeded
 
 from fastes import _core
 
-_ENDINGS, _SOURCES = (".so", ".dylib"), (".c", ".cc", ".cpp")
+_IS_LIBRARY = re.compile(r".*\.(so(\.\d+)*|dylib)", re.DOTALL).fullmatch  # of a path; a library may have a version: walk.so.1
+_SOURCES = (".c", ".cc", ".cpp")
 _FIRST_ADDRESS = 65536  # operating systems leave the memory before it empty
 _loaded: dict[str, tuple[int, int, int]] = {}  # path of a library -> inode, time and size of the file that this process loaded
 _HEADER = Path(__file__).resolve().parents[2] / "include"
@@ -35,7 +37,8 @@ def in_library(spec: EnvSpec | None) -> bool:
 
 def is_native(env_id: str) -> bool:
     """Return whether an id names an environment in a shared library: PATH.so:NAME, or is meant to."""
-    return env_id.rpartition(":")[0].endswith(_ENDINGS + _SOURCES) or env_id.endswith(_ENDINGS)
+    path = env_id.rpartition(":")[0]
+    return path.endswith(_SOURCES) or any(map(_IS_LIBRARY, (path, env_id)))
 
 
 def native_spec(place: str, options: Mapping[str, Any]) -> EnvSpec:
@@ -49,7 +52,7 @@ def native_spec(place: str, options: Mapping[str, Any]) -> EnvSpec:
         ValueError: It lacks the name, or names source code.
     """
     path, _, name = place.rpartition(":")
-    if place.endswith(_ENDINGS):
+    if _IS_LIBRARY(place):
         raise ValueError(f"{place!r} is a library: expected {place}:NAME, with the name in FASTES_ENV(NAME)")
     if not name:
         raise ValueError(_no_name(place))

@@ -298,6 +298,7 @@ def test_functions_by_address(library: str) -> None:
         ("{}:LargeFloats", ValueError, r"observation has the bounds 0.0 and 1e\+300 at place 0: expected .* float32"),
         ("{}:Swapped", ValueError, "observation has the bounds 1.0 and -1.0 at place 0: expected the smaller first"),
         ("{}.so:Walk", FileNotFoundError, "there is no library"),
+        ("{}.so.1.2:Walk", FileNotFoundError, "there is no library"),
         ("{}:not a name", ValueError, "PATH.so:NAME"),
         ("{}:", ValueError, "PATH.so:NAME"),
     ],
@@ -305,6 +306,12 @@ def test_functions_by_address(library: str) -> None:
 def test_what_cannot_be_used_is_an_error_in_words(library: str, place: str, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         NativeEnv(place.format(library))
+
+
+@pytest.mark.parametrize("path", ["./walk.so", "walk.so.1.2", "walk.dylib"])
+def test_a_library_without_a_name_is_an_error_in_words(path: str) -> None:
+    with pytest.raises(ValueError, match=f"is a library: expected {path}:NAME"):
+        FastES(path)
 
 
 @pytest.mark.parametrize(
