@@ -28,7 +28,8 @@ cdef class Actor(ActorMemory):
 
     @property
     def parameters(self):
-        """This actor's own parameters: a writable float32 view (num_params,)."""
+        """This actor's own parameters: a writable float32 view (num_params,). Take it anew, or call `fold`, before each change."""
+        self.forget()
         return self.params_array[: self.num_params]
 
     def count_steps(self, int64_t[::1] steps not None):
@@ -80,6 +81,7 @@ cdef class Actor(ActorMemory):
         cdef cnp.ndarray reference
         cdef void *data
         cdef int32_t count
+        self.forget()
         if not self.most_kept:
             return
         if self.reference is None:
@@ -106,6 +108,7 @@ cdef class Actor(ActorMemory):
         That is Gaussian noise on Box actions, or sampled choices.
         """
         self.set_float_mode_back()
+        self.forget()
         if self.state_size:
             memset(&self.states[0], 0, self.state_size * sizeof(float))
         self.c.noise_key = noise_key

@@ -17,9 +17,11 @@ cdef class ActorMemory:
     cdef object params_array, moments_array, states_array, obs_shape, cast, reference
     cdef int64_t[::1] steps
     cdef float[::1] params, scratch0, scratch1, states, observed, joined, strip, scales, kept
-    cdef uint8_t[::1] layers
+    cdef uint8_t[::1] layers, kept_structs, kept_bytes
+    cdef float[::1] kept_outputs
+    cdef int32_t[::1] kept_windows
     cdef double[::1] sums
-    cdef int64_t most_kept
+    cdef int64_t most_kept, num_kept
     cdef double[::1] mean, inv_std, chosen
     cdef int64_t[::1] columns, obs_dims
     cdef double[:, ::1] moments
@@ -91,8 +93,9 @@ cdef class ActorMemory:
         self.states = self.states_array
         self.take_norms([layer for layer in layers if layer.kind == "virtual_batch_norm"])
         self.strip = aligned_zeros(max([layer.strip_size for layer in layers if layer.reads_image], default=0))
+        self.take_kept([layer for layer in layers if "convolution" in layer.kind])
         self.take_joined(sum(layer.inputs for layer in layers if layer.kind == "join"), 1)
-        cdef int64_t norm_at = 0, joined_at = 0
+        cdef int64_t norm_at = 0, joined_at = 0, convolution = 0
         for i, layer in enumerate(layers):
             if not layer.reads_image:
                 check_length(f"layer {i}'s input", layer.inputs, inputs)
@@ -106,6 +109,8 @@ cdef class ActorMemory:
             state_at += layer.state_size
             if "convolution" in layer.kind:
                 self.take_convolution(into, layer)
+                into.of.convolution.kept = <fastes_kept *>&self.kept_structs[0] + convolution
+                convolution += 1
             elif layer.kind == "virtual_batch_norm":
                 if state_at:
                     raise ValueError(f"layer {i} normalises by a batch of observations, which layers that remember cannot give it")
@@ -158,6 +163,37 @@ cdef class ActorMemory:
         of.first, of.planes, of.unit = layer.first, layer.planes, np.float32(1.0) / np.float32(layer.divisor)
         of.strip_rows = layer.strip_rows
         of.strip = &self.strip[0]
+
+    cdef take_kept(self, layers):
+        """Memory for what convolutions have read and given."""
+        cdef fastes_kept *into
+        cdef int64_t byte_at = 0, output_at = 0, window_at = 0
+        reads = [layer.inputs * (1 if layer.reads_image else sizeof(float)) for layer in layers]
+        maps = [(layer.height + 1) * layer.width for layer in layers]
+        self.num_kept = len(layers)
+        self.kept_structs = np.zeros(len(layers) * sizeof(fastes_kept), dtype=np.uint8)
+        self.kept_bytes = np.zeros(sum(reads) + sum(maps), dtype=np.uint8)
+        self.kept_outputs = aligned_zeros(sum(layer.outputs for layer in layers))
+        self.kept_windows = np.zeros(sum(layer.rows * layer.columns for layer in layers), dtype=np.int32)
+        for i, layer in enumerate(layers):
+            into = <fastes_kept *>&self.kept_structs[0] + <int64_t>i
+            into.read = &self.kept_bytes[byte_at]
+            byte_at += reads[i]
+            into.changed = &self.kept_bytes[byte_at]
+            byte_at += maps[i]
+            into.given = &self.kept_outputs[output_at]
+            output_at += layer.outputs
+            into.windows = &self.kept_windows[window_at]
+            window_at += layer.rows * layer.columns
+
+    cdef inline void forget(self) noexcept:
+        """What convolutions have given is no longer theirs: the parameters may have changed."""
+        cdef fastes_kept *kept
+        cdef int64_t i
+        if self.num_kept:
+            kept = <fastes_kept *>&self.kept_structs[0]
+            for i in range(self.num_kept):
+                kept[i].is_kept = 0
 
     cdef take_joined(self, int64_t num_joined, int64_t rows):
         """Memory for what the layers that join have read: a row for a step, or one for each observation of a reference batch."""

@@ -66,12 +66,22 @@ typedef enum {
     FASTES_JOIN = 7                /* y (out,) = what the joins before it gave (out - in,), then x (in,), of the same observation */
 } fastes_layer_kind;
 
+/* What a convolution has read and given last, each actor its own. A window whose input is the same gives the same. */
+typedef struct {
+    int32_t is_kept;      /* whether there is such an input, and the parameters are those of then */
+    uint8_t *read;        /* its bytes: of a map of floats, or of an image of bytes */
+    float *given;         /* (rows, columns, filters) */
+    uint8_t *changed;     /* (height + 1, width): not 0 at pixels that differ in the present input; the last row is for sums of others */
+    int32_t *windows;     /* (rows * columns,): numbers of the windows that have such a pixel */
+} fastes_kept;
+
 /* weight (kernel, kernel, channels, filters), bias (filters,) or NULL. y[r, c, f] = sum over i, j, k of x[r stride + i, c stride + j, k] *
  * weight[i, j, k, f], in that order, + bias[f]. */
 typedef struct {
     int32_t height, width, channels;
     int32_t rows, columns, filters;
     int32_t kernel, stride;
+    fastes_kept *kept;
 
     /* Of an image: (planes, height, width, channels / planes), from value `first` of an observation on, times unit. */
     int32_t planes;

@@ -16,8 +16,15 @@ cdef extern from "fastes_core.h" nogil:
     ctypedef enum fastes_layer_kind:
         FASTES_DENSE, FASTES_CONVOLUTION, FASTES_IMAGE_CONVOLUTION, FASTES_VIRTUAL_BATCH_NORM, FASTES_APPEND, FASTES_LSTM
         FASTES_GRU, FASTES_JOIN
+    ctypedef struct fastes_kept:
+        int32_t is_kept
+        uint8_t *read
+        float *given
+        uint8_t *changed
+        int32_t *windows
     ctypedef struct fastes_convolution:
         int32_t height, width, channels, rows, columns, filters, kernel, stride, planes, strip_rows
+        fastes_kept *kept
         int64_t first
         float unit
         float *strip

@@ -75,6 +75,59 @@ def test_convolutions_are_their_twins(variant: str, name: str, norm: bool) -> No
         check(f"{variant} {name} {channels_first} {dtype}", spec, images(spec, 2, dtype))
 
 
+def nearly_the_same(spec: PolicySpec, dtype: str) -> list[np.ndarray[Any, Any]]:
+    """Images that differ from the one before at some values: one alone, none, all, and at random."""
+    (image,), rng = images(spec, 1, dtype), np.random.default_rng(5)
+    shown = [image]
+    places = [[at] for at in (*range(0, image.size, 5), -1)] + [[], [*range(image.size)]]
+    places += [rng.integers(0, image.size, 5).tolist() for _ in range(9)]
+    for changed in places:
+        image = image.copy()
+        image.flat[changed] = 255 - image.flat[changed]
+        shown.append(image)
+    return [*shown, shown[0]]
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_what_is_kept_of_the_image_before_changes_no_bit(variant: str, name: str, norm: bool) -> None:
+    for channels_first, dtype, vector in ((False, "u1", 0), (True, "u1", 2), (True, "f4", 0)):
+        spec = image_policy(*NETWORKS[name], norm, channels_first, vector)
+        check(f"{variant} {name} {channels_first} {dtype}", spec, nearly_the_same(spec, dtype))
+
+
+@pytest.mark.parametrize("dtypes", [("u1", "f4", "u1"), ("f8", "u1", "f8")])
+def test_nothing_is_kept_from_one_dtype_to_another(dtypes: tuple[str, ...]) -> None:
+    spec = image_policy((6, 5, 2), ((4, 3, 1), (8, 2, 1)))
+    shown = images(spec, len(dtypes))
+    shown[2] = shown[0]
+    check("dtypes", spec, [image.astype(dtype) for image, dtype in zip(shown, dtypes, strict=True)])
+
+
+def test_nothing_is_kept_from_one_theta_to_another() -> None:
+    """However an actor is told of it."""
+    spec = image_policy((6, 5, 2), ((4, 3, 1), (8, 2, 1)))
+    actor, image = filled(_core.Actor, spec), images(spec, 1)[0]
+    view = actor.parameters
+
+    def told(theta: np.ndarray) -> None:
+        actor.parameters[:] = theta
+
+    def folded(theta: np.ndarray) -> None:
+        view[:] = theta
+        actor.fold()
+
+    def begun(theta: np.ndarray) -> None:
+        view[:] = theta
+        actor.begin_episode()
+
+    for seed, load in enumerate((told, folded, begun)):
+        actor.act(image)
+        theta = normals(spec.num_params, 20 + seed)
+        load(theta)
+        assert actor.act(image).tobytes() == filled(_core.Actor, spec, theta).act(image).tobytes(), load
+
+
 def test_wide_images_go_through_a_strip_of_a_few_rows(variant: str) -> None:
     """The strip's length is a matter of memory: here it has room for one, two and three rows of outputs at a time."""
     for width in (_core.STRIP_VALUES // 2, _core.STRIP_VALUES // 3, _core.STRIP_VALUES // 4):
