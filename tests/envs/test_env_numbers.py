@@ -14,13 +14,14 @@ import gymnasium
 import numpy as np
 import pytest
 from exclusive_env import Exclusive, built
-from processes import wait_until
+from processes import sent_by_value, wait_until
 from training import assert_same_state, theta_of
 
 from fastes import FastES
 from fastes.cli.main import main
 from fastes.envs.worker_number import WORKER_INDEX, numbered
 
+sent_by_value(__name__)
 SMALL: dict[str, Any] = {"seed": 0, "noise_table_size": 10_000, "population_size": 8, "preset": "default"}
 
 

@@ -13,10 +13,12 @@ import pytest
 from envs_for_tests import AnySpaces, Toy
 from faults import SETTINGS, seed_of
 from gymnasium import spaces
+from processes import sent_by_value
 from training import Result, assert_same, learn, train
 
 from fastes import CallablePolicy, FastES, WorkerError
 
+sent_by_value(__name__)
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float64)
 TWO = spaces.Discrete(2)
 
