@@ -15,7 +15,8 @@ import gymnasium
 import gymnasium.envs.mujoco
 import numpy as np
 import pytest
-from natively import SETTINGS, as_of, assert_same_natively
+from natively import SETTINGS, assert_same_natively
+from other_gymnasium import as_of
 from training import train
 
 from fastes import FastES, MujocoTask
