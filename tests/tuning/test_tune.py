@@ -50,7 +50,7 @@ def results(folder: Path) -> list[tuple[str, ...]]:
 
 
 def test_the_preset_has_the_settings_that_were_chosen_and_trains(tmp_path: Path) -> None:
-    tuned = tune(tmp_path, 8)
+    tuned = tune(tmp_path, 5)
     assert tuned.preset == tmp_path / "own.toml"
     ((name, table),) = tomllib.loads(tuned.preset.read_text(encoding="utf-8")).items()
     assert name == "CartPole-v1"
@@ -131,7 +131,7 @@ def test_a_race_that_the_users_settings_leave_one_recipe_of_is_that_recipe() -> 
 
 
 def test_fixed_settings_are_kept_in_all_candidates(tmp_path: Path) -> None:
-    tuned = tune(tmp_path, 8, optimizer="adam", policy="LinearPolicy", sigma=0.2, eval_episodes=2)
+    tuned = tune(tmp_path, 5, optimizer="adam", policy="LinearPolicy", sigma=0.2, eval_episodes=2)
     assert {name: tuned.settings[name] for name in ("policy", "sigma", "eval_episodes")} == {
         "policy": "LinearPolicy",
         "sigma": 0.2,
@@ -163,7 +163,7 @@ def counted(self, *arguments, **named):
         os.kill(os.getpid(), signal.SIGKILL)
     begin(self, *arguments, **named)
 FastES.__init__ = counted
-FastES.tune("CartPole-v1", study=f"{folder}/own.journal", n_trials=8, total_timesteps=300, n_seeds=2, episodes=2, n_workers=0,
+FastES.tune("CartPole-v1", study=f"{folder}/own.journal", n_trials=6, total_timesteps=300, n_seeds=2, episodes=2, n_workers=0,
             parallel=2, verbose=0)
 """
 
@@ -182,16 +182,16 @@ def test_a_kill_loses_no_finished_trial(tmp_path: Path) -> None:
     assert done[:4] == ["COMPLETE"] * 4
     assert done[4:], "the script was killed before the third batch began"
     assert set(done[4:]) == {"RUNNING"}
-    tune(killed, 8, parallel=2)
-    tune(whole, 8, parallel=2)
+    tune(killed, 6, parallel=2)
+    tune(whole, 6, parallel=2)
     assert states(killed)[4 : len(done)] == ["fail"] * len(done[4:])
     assert results(killed) == results(whole)
     again_of = [trial.user_attrs.get("retry_of") for trial in _trials_in(killed)]
     assert again_of[len(done) : 2 * len(done) - 4] == list(range(4, len(done)))
     before = (killed / "own.csv").read_bytes()
-    again = tune(killed, 8, parallel=2)
+    again = tune(killed, 6, parallel=2)
     assert (killed / "own.csv").read_bytes() == before, "nothing is left to do"
-    assert again == tune(whole, 8, parallel=2)._replace(preset=again.preset)
+    assert again == tune(whole, 6, parallel=2)._replace(preset=again.preset)
 
 
 def _trials_in(folder: Path) -> list[Any]:
@@ -212,12 +212,12 @@ def test_ctrl_c_leaves_the_best_so_far(tmp_path: Path, monkeypatch: pytest.Monke
         begin(self, *arguments, **named)
 
     monkeypatch.setattr(FastES, "__init__", interrupted)
-    command = ["tune", "CartPole-v1", "--study", str(tmp_path / "own.journal"), "--trials", "8", "--total-timesteps", "300"]
+    command = ["tune", "CartPole-v1", "--study", str(tmp_path / "own.journal"), "--trials", "6", "--total-timesteps", "300"]
     assert main([*command, "--seeds", "2", "--episodes", "2", "--workers", "0"]) == 130
     assert "no fresh seed was tried" in capsys.readouterr().out
     assert "median" not in load_preset(str(tmp_path / "own.toml")).get("source", "")
     monkeypatch.undo()
-    assert tune(tmp_path, 8).trials == 8
+    assert tune(tmp_path, 6).trials == 6
 
 
 def test_two_processes_do_not_share_a_study(tmp_path: Path) -> None:
@@ -228,13 +228,13 @@ def test_two_processes_do_not_share_a_study(tmp_path: Path) -> None:
 
 
 def test_results_depend_on_the_seed_alone(tmp_path: Path) -> None:
-    folders = [tmp_path / name for name in ("none", "two", "other")]
+    folders = [tmp_path / name for name in ("none", "one", "other")]
     for folder in folders:
         folder.mkdir()
-    for folder, more in zip(folders, ({}, {"n_workers": 2}, {"seed": 1}), strict=True):
-        tune(folder, 8, **more)
-    none, two, other = map(results, folders)
-    assert none == two
+    for folder, more in zip(folders, ({}, {"n_workers": 1}, {"seed": 1}), strict=True):
+        tune(folder, 5, **more)
+    none, one, other = map(results, folders)
+    assert none == one
     assert none != other
 
 
