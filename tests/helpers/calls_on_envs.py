@@ -9,10 +9,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from processes import sent_by_value
 
 from fastes import Callback
 from fastes.training.record import Record
 
+sent_by_value(__name__)
 SETTINGS: dict[str, Any] = {
     "seed": 0,
     "noise_table_size": 10_000,

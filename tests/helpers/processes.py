@@ -20,13 +20,13 @@ TESTS = Path(__file__).parent
 COMMAND = Path(sys.executable).parent / "fastes"
 
 
-def sent_by_value(test_file: str) -> None:
-    """Let workers get the classes and functions of a test file without an import: pytest would double their start.
+def sent_by_value(module: str) -> None:
+    """Let workers get a module's classes without importing it: with pytest, or all of fastes, their start takes twice as long.
 
     Args:
-        test_file: The file's `__name__`. Not for tests of what workers import, nor of what was changed on a class.
+        module: Its `__name__`. None whose tests are about what workers import, or what was changed on a class.
     """
-    cloudpickle.register_pickle_by_value(sys.modules[test_file])
+    cloudpickle.register_pickle_by_value(sys.modules[module])
 
 
 def environment() -> dict[str, str]:

@@ -9,6 +9,7 @@ import gymnasium
 from envs_for_tests import Toy
 from faults import SETTINGS
 from gymnasium import spaces
+from processes import sent_by_value
 from training import assert_same, learn
 from twins.same_bits import assert_same_bits
 
@@ -16,6 +17,8 @@ from fastes import FastES
 from fastes.pools.serial_pool import SerialPool
 from fastes.rollout.job import Request, publish
 from fastes.rollout.job_runner import parameter_loader
+
+sent_by_value(__name__)
 
 
 def assert_pool_plays_candidates(model: FastES) -> None:

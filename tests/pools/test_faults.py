@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from envs_for_tests import Toy, ToyError, TwoArgumentsError, UnpicklableError
 from faults import SETTINGS, caught_warnings, env_seeds, seed_of, toy
+from processes import sent_by_value
 from training import MANY, Result, assert_same, assert_same_state, learn, theta_of
 
 from fastes import FastES, FastESError, WorkerCrashed, WorkerError
+
+sent_by_value(__name__)
 
 
 def test_env_seeds_are_those_of_the_model() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, seed_of, toy
-from processes import alive, children, wait_until
+from processes import alive, children, sent_by_value, wait_until
 from training import Result, assert_same, assert_same_records, assert_same_state, learn, theta_of, train
 from watched_workers import Clock, Watched
 
@@ -30,6 +30,7 @@ from fastes.pools.processes.process_pool import ProcessPool
 from fastes.pools.processes.worker_failures import HangDetector
 from fastes.pools.processes.worker_process import Worker
 
+sent_by_value(__name__)
 needs_waitid = pytest.mark.skipif(not hasattr(os, "waitid"), reason="this system does not tell that a process is stopped")
 
 
@@ -73,7 +74,6 @@ def test_a_worker_killed_from_outside_changes_no_result(tmp_path: Path, undistur
     assert len(messages) == 1
 
 
-@pytest.mark.parametrize("n_workers", [1, 2])
 @pytest.mark.parametrize(
     ("death", "words"),
     [
@@ -83,10 +83,10 @@ def test_a_worker_killed_from_outside_changes_no_result(tmp_path: Path, undistur
         pytest.param("SIGSTOP", "was stopped by a signal", marks=needs_waitid),
     ],
 )
-def test_other_ways_to_lose_a_worker(death: str, words: str, n_workers: int, tmp_path: Path, undisturbed: Result) -> None:
+def test_other_ways_to_lose_a_worker(death: str, words: str, tmp_path: Path, undisturbed: Result) -> None:
     env = toy(kill_seeds=[seed_of(2, 1)], marker=str(tmp_path / "marker"), death=death)
     with caught_warnings() as messages:
-        result = train(env, 4, n_workers, **SETTINGS)
+        result = train(env, 4, 2, **SETTINGS)
     assert_same(undisturbed, result)
     (message,) = messages
     assert words in message
@@ -246,9 +246,9 @@ def test_a_training_that_was_suspended_blames_nobody() -> None:
     assert "hung" in what
 
 
-@pytest.mark.parametrize(("n_workers", "spare"), [(2, 0), (4, 2)])
-def test_workers_killed_while_idle_are_replaced(n_workers: int, spare: int, undisturbed: Result) -> None:
+def test_workers_killed_while_idle_are_replaced(undisturbed: Result) -> None:
     """Nobody's job killed them: one death each is no reason to give up, however many workers there are."""
+    n_workers, spare = 4, 2
     with FastES(toy(), preset="default", n_workers=n_workers, **SETTINGS) as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         records = learn(model, 2)
@@ -290,10 +290,9 @@ def test_the_thread_that_started_the_workers_may_end(undisturbed: Result) -> Non
     assert messages == []
 
 
-@pytest.mark.parametrize("n_workers", [1, 2])
-def test_a_job_that_always_kills_its_worker_is_named(n_workers: int) -> None:
+def test_a_job_that_always_kills_its_worker_is_named() -> None:
     seed = seed_of(1, 3)
-    with FastES(toy(kill_seeds=[seed]), preset="default", n_workers=n_workers, **SETTINGS) as model, warnings.catch_warnings():
+    with FastES(toy(kill_seeds=[seed]), preset="default", n_workers=2, **SETTINGS) as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         before: list[Any] = []
         with pytest.raises(WorkerCrashed) as caught:
@@ -384,7 +383,7 @@ def test_a_slow_starter_gets_no_pile_of_messages(tmp_path: Path, monkeypatch: py
 
 def test_a_worker_that_cannot_start_is_no_endless_loop() -> None:
     env = toy(build_kill=True, parent_pid=os.getpid())
-    with FastES(env, preset="default", n_workers=2, **SETTINGS) as model, warnings.catch_warnings():
+    with FastES(env, preset="default", n_workers=1, **SETTINGS) as model, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(WorkerCrashed, match="SIGKILL"):
             learn(model, 1)

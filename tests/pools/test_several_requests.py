@@ -17,7 +17,7 @@ import pytest
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, toy
 from pools import opened, played, with_needs
-from processes import children, wait_until
+from processes import children, sent_by_value, wait_until
 
 from fastes import FastES, FastESError, WorkerError
 from fastes.pools.pool import Pool
@@ -29,7 +29,8 @@ from fastes.rollout.batch import Batch
 from fastes.rollout.job import Request
 from fastes.rollout.shared_block import READY, SLOT
 
-POOLS = [0, 1, 3]
+sent_by_value(__name__)
+POOLS = [0, 3]
 
 
 def prepared(env: Any, n_workers: int, generations: int = 3) -> tuple[FastES, Pool, list[Request]]:
@@ -158,15 +159,12 @@ def test_there_are_as_many_places_as_were_asked_for(n_workers: int, closing: lis
     pool.submit(requests[0])
 
 
-@pytest.mark.parametrize("n_workers", [2, 3])
-def test_lost_workers_lose_no_job_of_any_request(
-    n_workers: int, tmp_path: Path, alone: list[Batch], closing: list[Any]
-) -> None:
-    model, pool, requests = prepared(toy(), n_workers)
+def test_lost_workers_lose_no_job_of_any_request(tmp_path: Path, alone: list[Batch], closing: list[Any]) -> None:
+    model, pool, requests = prepared(toy(), 0)
     closing += [model, pool]
     seeds = [int(requests[2].perturbations.env_seed[1, 0]), int(requests[3].eval_seeds[0])]  # type: ignore[union-attr]
     env = toy(kill_seeds=seeds, marker=str(tmp_path / "marker"))
-    model, pool, requests = prepared(env, n_workers)
+    model, pool, requests = prepared(env, 2)
     closing += [model, pool]
     with caught_warnings() as messages:
         tickets = [pool.submit(request) for request in requests]
@@ -208,7 +206,7 @@ class Failing(Toy):
         return super().reset(seed=seed, options=options)
 
 
-@pytest.mark.parametrize("n_workers", [0, 1, 2])
+@pytest.mark.parametrize("n_workers", [0, 2])
 def test_an_error_belongs_to_its_request(n_workers: int, alone: list[Batch], closing: list[Any]) -> None:
     model, pool, requests = prepared(toy(), 0)
     closing += [model, pool]
@@ -279,13 +277,11 @@ def test_a_spare_worker_takes_time_from_every_core_in_turn() -> None:
 
 
 def test_a_spare_worker_plays_evaluations_alone(closing: list[Any]) -> None:
-
-    model, pool, requests = prepared(toy(), 2)
+    model, pool, requests = prepared(toy(), 0)
     closing += [model, pool]
     spared: Any = opened(pool.spec, 2, spare=2)
     closing.append(spared)
     spared.place_table(model.strategy.table)
-    assert wait_until is not None
     for _ in range(5):
         tickets = [spared.submit(request) for request in requests]
         for ticket in tickets:
@@ -340,7 +336,7 @@ def test_a_penalty_is_told_however_late_its_message_is_read(closing: list[Any], 
     model, pool, requests = prepared(toy(), 0)
     closing += [model, pool]
     bad = int(requests[0].perturbations.env_seed[1, 0])  # type: ignore[union-attr]
-    model, pool, requests = prepared(lambda: Failing(bad), 1)
+    model, pool, requests = prepared(lambda: Failing(bad), 0)
     closing += [model, pool]
     pool = opened(replace(pool.spec, on_env_error="penalise"), 1)
     closing.append(pool)

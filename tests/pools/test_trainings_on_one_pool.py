@@ -16,7 +16,7 @@ from faults import caught_warnings
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 from pools import opened, played
-from processes import children
+from processes import children, sent_by_value
 from uneven import TellsSuccess, Uneven
 
 from fastes import FastES, FastESError
@@ -28,6 +28,7 @@ from fastes.pools.processes.process_pool import spare_workers
 from fastes.rollout.batch import Batch
 from fastes.rollout.job import Request
 
+sent_by_value(__name__)
 COMMON: dict[str, Any] = {"target_return": "none", "preset": "default", "n_workers": 0}
 TRAININGS: dict[str, dict[str, Any]] = {
     "linear": {

@@ -12,11 +12,13 @@ import gymnasium
 import numpy as np
 import pytest
 from exclusive_env import ThreeSteps
+from processes import sent_by_value
 from training import assert_same, label, train
 
 from fastes import FastES
 from fastes.envs.worker_imports import own_registrations, register
 
+sent_by_value(__name__)
 SMALL: dict[str, Any] = {"seed": 0, "noise_table_size": 10_000, "population_size": 8, "preset": "default", "eval_episodes": 1}
 
 

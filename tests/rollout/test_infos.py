@@ -15,11 +15,14 @@ from callbacks import Counter
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, seed_of
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from processes import sent_by_value
 from training import learn
 
 from fastes import FastES
 from fastes.reports.monitor_files import MonitorFile
 from fastes.rollout.last_infos import LEFT_OUT, read_info, scalars_of, write_info
+
+sent_by_value(__name__)
 
 
 class Telling(Toy):

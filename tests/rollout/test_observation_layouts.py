@@ -10,10 +10,12 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from processes import sent_by_value
 
 from fastes import FastES, WorkerError
 from fastes.rollout.observations import ObservationReader, layout_of
 
+sent_by_value(__name__)
 SMALL: dict[str, Any] = {"seed": 0, "population_size": 4, "preset": "default", "target_return": "none"}
 IMAGE = spaces.Box(0, 255, (12, 10, 3), np.uint8)
 FOUR = spaces.Box(-1.0, 1.0, (4,))

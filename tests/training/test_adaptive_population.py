@@ -15,6 +15,7 @@ from edited_checkpoints import edited
 from envs_for_tests import Toy, ToyError
 from faults import SETTINGS, caught_warnings, toy
 from gymnasium.vector import SyncVectorEnv
+from processes import sent_by_value
 from training import Result, assert_same, assert_same_state, learn, train
 from uneven import Uneven, assert_same_results
 
@@ -27,6 +28,7 @@ from fastes.settings.settings import Settings
 from fastes.training.player import Player
 from fastes.training.population import Population
 
+sent_by_value(__name__)
 BLOCK = 8
 ADAPTIVE = {**SETTINGS, "generation_timesteps": 300, "max_population_size": 5 * BLOCK}
 
