@@ -49,7 +49,7 @@ def in_process() -> dict[str, Result]:
     return {name: train(env, generations, 0, **settings) for name, (env, generations, settings) in CASES.items()}
 
 
-@pytest.mark.parametrize("n_workers", [1, 2, 5])
+@pytest.mark.parametrize("n_workers", [1, 5])
 @pytest.mark.parametrize("case", CASES)
 def test_number_of_workers_changes_no_bit(case: str, n_workers: int, in_process: dict[str, Result]) -> None:
     env, generations, settings = CASES[case]
@@ -71,7 +71,7 @@ def test_training_moves(in_process: dict[str, Result]) -> None:
 
 
 @pytest.mark.parametrize("name", _core.available_variants())
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 @pytest.mark.usefixtures("kernels")
 def test_kernel_variants_change_no_bit(name: str, n_workers: int, in_process: dict[str, Result]) -> None:
     env, generations, settings = CASES["HalfCheetah-v5"]
@@ -121,7 +121,7 @@ class _VariantReporter(Toy):
 
 def test_more_workers_than_jobs() -> None:
     settings = {"population_size": 2}
-    assert_same(train("Toy-v0", 3, 0, **settings), train("Toy-v0", 3, 5, **settings))
+    assert_same(train("Toy-v0", 3, 0, **settings), train("Toy-v0", 3, 3, **settings))
 
 
 def test_seed_decides_everything() -> None:

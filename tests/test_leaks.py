@@ -213,7 +213,7 @@ EXITS = {
 def test_exit_without_close_neither_hangs_nor_warns(how: str, tmp_path: Path) -> None:
     script = f"""
         from fastes import FastES
-        model = FastES("CartPole-v1", n_workers=2, preset="default", population_size=4, seed=0)
+        model = FastES("CartPole-v1", n_workers=1, preset="default", population_size=4, seed=0)
         model.learn(100)
         print("learned")
         {EXITS[how]}

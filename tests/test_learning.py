@@ -211,7 +211,7 @@ def test_top_fraction_keeps_the_best_pairs() -> None:
 def test_ask_and_tell_do_what_the_workers_do(shaping: str) -> None:
     settings: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.5, "weight_decay": 0.01, "shaping": shaping}
     episodes, generations, noise = 2, 4, 0.2
-    with FastES(Toy, n_workers=2, episodes_per_candidate=episodes, action_noise=noise, **settings, **TOY) as model:
+    with FastES(Toy, n_workers=1, episodes_per_candidate=episodes, action_noise=noise, **settings, **TOY) as model:
         learn(model, generations)
 
         env = Toy()
@@ -498,7 +498,7 @@ def test_a_nonfinite_evaluation_is_no_best() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_preset_solves_cartpole(seed: int) -> None:
-    with FastES("CartPole-v1", seed=seed, n_workers=2) as model:
+    with FastES("CartPole-v1", seed=seed, n_workers=0) as model:
         model.learn()
         assert model.solved
         assert model.evaluate(100, first_seed=1000).mean >= 475

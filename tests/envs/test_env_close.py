@@ -177,8 +177,17 @@ def test_a_close_that_hangs_is_ended_with_one_warning(log: Path, undisturbed: Re
     assert children() == []
 
 
-@pytest.mark.parametrize("end", ["", "raise ValueError('the script fails')", "import json; json.model = model", "sys.exit(3)"])
-@pytest.mark.parametrize("n_workers", [0, 1])
+@pytest.mark.parametrize(
+    ("n_workers", "end"),
+    [
+        (0, ""),
+        (0, "raise ValueError('the script fails')"),
+        (0, "import json; json.model = model"),
+        (0, "sys.exit(3)"),
+        (1, ""),
+        (1, "import json; json.model = model"),
+    ],
+)
 def test_a_script_that_ends_without_close_closes_its_environments(n_workers: int, end: str, log: Path) -> None:
     script = f"""
         import sys

@@ -30,11 +30,11 @@ COPIERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("kind", COPIERS)
 def test_a_copy_trains_as_the_original(kind: str, undisturbed: Result) -> None:
-    with FastES(toy(), preset="default", n_workers=2, **SETTINGS) as model:
+    with FastES(toy(), preset="default", n_workers=1, **SETTINGS) as model:
         records = learn(model, 2)
         with COPIERS[kind](model) as twin:
             assert_same_state(model.snapshot(), twin.snapshot())
-            assert twin.n_workers == 2
+            assert twin.n_workers == 1
             further = learn(twin, 4)
             assert_same(undisturbed, Result(twin.snapshot(), [*records, *further]))
             assert model.generation == 2, "the original stays where it was"

@@ -532,7 +532,7 @@ def test_trainings_that_learn_are_not_warned_of(env: str, settings: dict[str, An
 # --- a clock that stands still ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_a_clock_that_stands_still_or_goes_back_ends_no_training(n_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As tests freeze it, and virtual machines that are moved."""
     settings: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 5, "target_return": "none"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from envs_for_tests import Toy
 from faults import SETTINGS, caught_warnings, toy
+from processes import sent_by_value
 from training import assert_same, assert_same_records, assert_same_state, learn, theta_of, train
 
 from fastes import FastES, WorkerError
@@ -18,6 +19,7 @@ from fastes.reports.callbacks import Callback
 from fastes.training.record import Record
 from fastes.training.training import Training
 
+sent_by_value(__name__)
 LAGS = [0, 1, 3]
 
 
@@ -128,7 +130,7 @@ def _timeless(record: Record) -> Record:
 
 
 @pytest.mark.parametrize("lag", [1, 2])
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_a_checkpoint_between_an_evaluation_and_its_figures_continues_exactly(lag: int, n_workers: int, tmp_path: Path) -> None:
     settings = {**SETTINGS, "eval_lag": lag, "eval_episodes": 2}
     whole = train(toy(), 8, **settings)

@@ -269,7 +269,7 @@ ACTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("act", ["evaluate", "close"])
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_a_callback_may_use_the_pool_between_two_commits(act: str, n_workers: int, expected: Checkpoint) -> None:
     """The other trials of the rung play their generations again, if they have to."""
     told = itertools.count(1)
@@ -279,7 +279,7 @@ def test_a_callback_may_use_the_pool_between_two_commits(act: str, n_workers: in
 
 
 @pytest.mark.parametrize("trials", [1, 4])
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, 1])
 def test_a_callback_may_set_another_environment(trials: int, n_workers: int) -> None:
     """Training goes on in it, in the same model, to the end of the budget."""
     told, seen = itertools.count(1), []
@@ -313,7 +313,7 @@ def test_a_resumed_rung_goes_on_in_the_same_order(tmp_path: Path) -> None:
 
 def test_time_that_ends_in_a_rung_leaves_all_trials(tmp_path: Path) -> None:
     """What is chosen aside is not what goes on, also with a pool that is opened anew."""
-    with FastES(TOY, preset="default", n_workers=2, **TRIALS) as model:
+    with FastES(TOY, preset="default", n_workers=1, **TRIALS) as model:
         model.learn(BUDGET, max_minutes=1e-9)
         assert model.out_of_time
         assert len(model.selection.trials) == 4
