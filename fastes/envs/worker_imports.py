@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import enum
+import functools
 import importlib
 import os
 import pickle
 import sys
 import types
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,15 +104,16 @@ def send_by_value(kinds: Iterable[Any]) -> None:
 def _with_bases(kinds: Iterable[Any]) -> list[type]:
     """Return classes and their bases that other processes import by name, each once."""
     bases = {base: None for kind in kinds if isinstance(kind, type) for base in kind.__mro__}
-    return [base for base in bases if _is_imported(base)]
+    is_found = functools.cache(is_found_anew)  # a module often has several classes
+    return [base for base in bases if _is_imported(base, is_found)]
 
 
-def _is_imported(kind: type) -> bool:
+def _is_imported(kind: type, is_found: Callable[[str], bool]) -> bool:
     module = kind.__module__
     if module.partition(".")[0] in {"__main__", *sys.stdlib_module_names} or kind in (gymnasium.Env, gymnasium.Wrapper):
         return False
     with contextlib.suppress(AttributeError):
-        return _named(sys.modules.get(module), kind.__qualname__) is kind and is_found_anew(module)
+        return _named(sys.modules.get(module), kind.__qualname__) is kind and is_found(module)
     return False
 
 
