@@ -1,5 +1,19 @@
 # Part of _core.pyx: the memory of a policy, and the pointers of its C structs.
 
+cdef bint keeps(layer):
+    """Whether a layer keeps what it has read and given."""
+    return "convolution" in layer.kind or layer.kind == "dense" and layer.inputs * layer.outputs > FASTES_LARGE_MATRIX
+
+
+cdef tuple kept_sizes(layer):
+    """For a layer that keeps: the bytes that it reads, and marks as changed, the floats that it gives, and its windows."""
+    if layer.kind == "dense":
+        parts, row = -(-layer.inputs // FASTES_DENSE_INPUTS), FASTES_DENSE_ROW(layer.outputs)
+        return layer.inputs * sizeof(float), 0, parts * row, 0
+    each = 1 if layer.reads_image else sizeof(float)
+    return layer.inputs * each, (layer.height + 1) * layer.width, layer.outputs, layer.rows * layer.columns
+
+
 cdef class ActorMemory:
     """Of an Actor: parameters, buffers and layers, checked and allocated once, from a spec."""
     cdef fastes_policy c
@@ -93,9 +107,9 @@ cdef class ActorMemory:
         self.states = self.states_array
         self.take_norms([layer for layer in layers if layer.kind == "virtual_batch_norm"])
         self.strip = aligned_zeros(max([layer.strip_size for layer in layers if layer.reads_image], default=0))
-        self.take_kept([layer for layer in layers if "convolution" in layer.kind])
+        self.take_kept([layer for layer in layers if keeps(layer)])
         self.take_joined(sum(layer.inputs for layer in layers if layer.kind == "join"), 1)
-        cdef int64_t norm_at = 0, joined_at = 0, convolution = 0
+        cdef int64_t norm_at = 0, joined_at = 0, keeping = 0
         for i, layer in enumerate(layers):
             if not layer.reads_image:
                 check_length(f"layer {i}'s input", layer.inputs, inputs)
@@ -107,10 +121,11 @@ cdef class ActorMemory:
             into.in_, into.out = layer.inputs, layer.outputs
             into.state = &self.states[state_at]
             state_at += layer.state_size
+            if keeps(layer):
+                into.kept = <fastes_kept *>&self.kept_structs[0] + keeping
+                keeping += 1
             if "convolution" in layer.kind:
                 self.take_convolution(into, layer)
-                into.of.convolution.kept = <fastes_kept *>&self.kept_structs[0] + convolution
-                convolution += 1
             elif layer.kind == "virtual_batch_norm":
                 if state_at:
                     raise ValueError(f"layer {i} normalises by a batch of observations, which layers that remember cannot give it")
@@ -165,29 +180,31 @@ cdef class ActorMemory:
         of.strip = &self.strip[0]
 
     cdef take_kept(self, layers):
-        """Memory for what convolutions have read and given."""
+        """Memory for what convolutions and large dense layers have read and given."""
         cdef fastes_kept *into
         cdef int64_t byte_at = 0, output_at = 0, window_at = 0
-        reads = [layer.inputs * (1 if layer.reads_image else sizeof(float)) for layer in layers]
-        maps = [(layer.height + 1) * layer.width for layer in layers]
+        sizes = [kept_sizes(layer) for layer in layers]
+        num_read, num_marks, num_given, num_windows = (sum(each) for each in zip(*sizes)) if sizes else (0, 0, 0, 0)
         self.num_kept = len(layers)
         self.kept_structs = np.zeros(len(layers) * sizeof(fastes_kept), dtype=np.uint8)
-        self.kept_bytes = np.zeros(sum(reads) + sum(maps), dtype=np.uint8)
-        self.kept_outputs = aligned_zeros(sum(layer.outputs for layer in layers))
-        self.kept_windows = np.zeros(sum(layer.rows * layer.columns for layer in layers), dtype=np.int32)
-        for i, layer in enumerate(layers):
+        self.kept_bytes = np.zeros(num_read + num_marks, dtype=np.uint8)
+        self.kept_outputs = aligned_zeros(num_given)
+        self.kept_windows = np.zeros(num_windows, dtype=np.int32)
+        for i, (read, marks, given, windows) in enumerate(sizes):
             into = <fastes_kept *>&self.kept_structs[0] + <int64_t>i
             into.read = &self.kept_bytes[byte_at]
-            byte_at += reads[i]
-            into.changed = &self.kept_bytes[byte_at]
-            byte_at += maps[i]
+            byte_at += read
             into.given = &self.kept_outputs[output_at]
-            output_at += layer.outputs
+            output_at += given
+            if not windows:
+                continue
+            into.changed = &self.kept_bytes[byte_at]
+            byte_at += marks
             into.windows = &self.kept_windows[window_at]
-            window_at += layer.rows * layer.columns
+            window_at += windows
 
     cdef inline void forget(self) noexcept:
-        """What convolutions have given is no longer theirs: the parameters may have changed."""
+        """What layers have given is no longer theirs: the parameters may have changed."""
         cdef fastes_kept *kept
         cdef int64_t i
         if self.num_kept:

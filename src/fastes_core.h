@@ -49,8 +49,11 @@ typedef enum {
 /* relu: +0 if x <= 0. elu: exp(x) - 1 if x < 0. NaN stays. */
 typedef enum { FASTES_IDENTITY = 0, FASTES_TANH = 1, FASTES_RELU = 2, FASTES_ELU = 3 } fastes_activation;
 
-/* A dense layer with more weights leaves out inputs that are 0: less memory to read, and other bits for weights that are not finite. */
+/* A dense layer with more weights leaves out inputs that are 0: less memory to read, and other bits for weights that are not finite. It sums
+ * FASTES_DENSE_INPUTS inputs at a time, and keeps these sums in rows of FASTES_DENSE_ROW floats. */
 #define FASTES_LARGE_MATRIX 131072
+#define FASTES_DENSE_INPUTS 64
+#define FASTES_DENSE_ROW(out) (((int64_t)(out) + 15) / 16 * 16)
 
 /* Added to the variance in virtual batch normalisation. */
 #define FASTES_BATCH_NORM_EPSILON 1e-3
@@ -66,11 +69,12 @@ typedef enum {
     FASTES_JOIN = 7                /* y (out,) = what the joins before it gave (out - in,), then x (in,), of the same observation */
 } fastes_layer_kind;
 
-/* What a convolution has read and given last, each actor its own. A window whose input is the same gives the same. */
+/* What a convolution or a large dense layer has read and given last, each actor its own. A part whose input is the same gives the same. */
 typedef struct {
     int32_t is_kept;      /* whether there is such an input, and the parameters are those of then */
-    uint8_t *read;        /* its bytes: of a map of floats, or of an image of bytes */
-    float *given;         /* (rows, columns, filters) */
+    uint8_t *read;        /* its bytes: of floats, or of an image of bytes */
+    float *given;         /* (rows, columns, filters), or the sums that a dense layer adds: (parts, FASTES_DENSE_ROW(out)) */
+    /* of a convolution: */
     uint8_t *changed;     /* (height + 1, width): not 0 at pixels that differ in the present input; the last row is for sums of others */
     int32_t *windows;     /* (rows * columns,): numbers of the windows that have such a pixel */
 } fastes_kept;
@@ -81,7 +85,6 @@ typedef struct {
     int32_t height, width, channels;
     int32_t rows, columns, filters;
     int32_t kernel, stride;
-    fastes_kept *kept;
 
     /* Of an image: (planes, height, width, channels / planes), from value `first` of an observation on, times unit. */
     int32_t planes;
@@ -112,6 +115,7 @@ typedef struct {
     int32_t in, out;              /* values that it reads and writes */
     const float *weight, *bias;   /* in theta, of the shape that the kind has, or NULL; readable FASTES_PAD floats past its end */
     float *state;                 /* memory within an episode, one per actor: 0 at the start */
+    fastes_kept *kept;            /* NULL: it keeps nothing */
     fastes_layer_of of;
 } fastes_layer;
 

@@ -3,8 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "fastes_core.h" nogil:
     enum:
-        FASTES_PAD, FASTES_NO_GREY, FASTES_LARGE_MATRIX
+        FASTES_PAD, FASTES_NO_GREY, FASTES_LARGE_MATRIX, FASTES_DENSE_INPUTS
         FASTES_STREAM_VERSION, FASTES_STREAM_TABLE, FASTES_STREAM_PAIR, FASTES_STREAM_EVAL, FASTES_STREAM_INIT
+    int64_t FASTES_DENSE_ROW(int64_t out)
     ctypedef enum fastes_obs_dtype:
         FASTES_OBS_FLOAT64, FASTES_OBS_FLOAT32, FASTES_OBS_UINT8
     ctypedef enum fastes_action_kind:
@@ -24,7 +25,6 @@ cdef extern from "fastes_core.h" nogil:
         int32_t *windows
     ctypedef struct fastes_convolution:
         int32_t height, width, channels, rows, columns, filters, kernel, stride, planes, strip_rows
-        fastes_kept *kept
         int64_t first
         float unit
         float *strip
@@ -45,6 +45,7 @@ cdef extern from "fastes_core.h" nogil:
         const float *weight
         const float *bias
         float *state
+        fastes_kept *kept
         fastes_layer_of of
     ctypedef struct fastes_policy:
         int64_t full_size

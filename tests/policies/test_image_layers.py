@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from kernel_cases import actors, awkward, check_steps, normals, unbounded
 from twins import numpy_kernels
-from twins.numpy_layers import LARGE_MATRIX
+from twins.numpy_layers import DENSE_INPUTS, LARGE_MATRIX
 
 from fastes import _core
 from fastes.policies.layers import IDENTITY, Append, Convolution, Dense, ImageConvolution, Layer, VirtualBatchNorm
@@ -104,9 +104,11 @@ def test_nothing_is_kept_from_one_dtype_to_another(dtypes: tuple[str, ...]) -> N
     check("dtypes", spec, [image.astype(dtype) for image, dtype in zip(shown, dtypes, strict=True)])
 
 
-def test_nothing_is_kept_from_one_theta_to_another() -> None:
+@pytest.mark.parametrize("large", [False, True])
+def test_nothing_is_kept_from_one_theta_to_another(large: bool) -> None:
     """However an actor is told of it."""
-    spec = image_policy((6, 5, 2), ((4, 3, 1), (8, 2, 1)))
+    layer = Dense(300, 450, "relu", True)
+    spec = PolicySpec((layer,), unbounded(450), (300,)) if large else image_policy((6, 5, 2), ((4, 3, 1), (8, 2, 1)))
     actor, image = filled(_core.Actor, spec), images(spec, 1)[0]
     view = actor.parameters
 
@@ -141,9 +143,12 @@ def test_awkward_parameters_and_pixels(variant: str) -> None:
         check(variant, spec, awkward(3 * 84).reshape(3, 7, 6, 2), awkward(spec.num_params, 1))
 
 
-@pytest.mark.parametrize(
+LARGE = pytest.mark.parametrize(
     "layer", [Dense(300, 450, "relu", True), Dense(1100, 600, IDENTITY, False), Dense(130, 1030, "tanh", True)]
 )
+
+
+@LARGE
 def test_large_dense_layers_leave_out_zeros(variant: str, layer: Dense) -> None:
     spec = PolicySpec((layer,), unbounded(layer.outputs), (layer.inputs,))
     assert layer.inputs * layer.outputs > LARGE_MATRIX
@@ -155,6 +160,18 @@ def test_large_dense_layers_leave_out_zeros(variant: str, layer: Dense) -> None:
     check_steps(variant, actors(spec, theta), [x])
     x[[1, 2]] = np.nan, np.inf
     check_steps(variant, actors(spec, theta), [x])
+
+
+@LARGE
+def test_what_is_kept_of_large_dense_layers_changes_no_bit(variant: str, layer: Dense) -> None:
+    spec, x = PolicySpec((layer,), unbounded(layer.outputs), (layer.inputs,)), normals(layer.inputs)
+    shown = [x]
+    past = layer.inputs
+    for changed in ([0], [], [DENSE_INPUTS - 1], [DENSE_INPUTS], [past - 1], [1, past - 2], [*range(past)]):
+        x = x.copy()
+        x[changed] = normals(len(changed), 7)
+        shown.append(x)
+    check_steps(variant, actors(spec, normals(spec.num_params, 3)), [*shown, shown[0]])
 
 
 @pytest.mark.parametrize("planes", [4, 2])

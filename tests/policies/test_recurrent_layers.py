@@ -30,7 +30,7 @@ def policy(*layers: Layer) -> PolicySpec:
 
 @pytest.mark.parametrize("name", CELLS)
 def test_cells_of_all_widths(variant: str, name: str) -> None:
-    for units in (1, 2, 3, 5, 8, 9, 16, 17, 33):  # fewer than a vector's lanes, as many, more
+    for units in (1, 2, 3, 5, 8, 9, 16, 17, 33, 213):  # fewer than a vector's lanes, as many, more, and large matrices
         spec = policy(CELLS[name](3, units), CELLS[name](units, units), Dense(units, 2, IDENTITY, use_bias=True))
         kernel, twin = actors(spec, normalizer=True)
         for episode in range(2):

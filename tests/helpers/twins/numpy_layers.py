@@ -15,7 +15,7 @@ import numpy.typing as npt
 Float32 = npt.NDArray[np.float32]
 Array = npt.NDArray[Any]  # of float32; the type stubs call it float64 after arithmetic with a Python number
 
-LARGE_MATRIX = 131072  # FASTES_LARGE_MATRIX
+LARGE_MATRIX, DENSE_INPUTS = 131072, 64  # FASTES_LARGE_MATRIX, FASTES_DENSE_INPUTS
 BATCH_NORM_EPSILON = 1e-3  # FASTES_BATCH_NORM_EPSILON
 
 
@@ -48,13 +48,21 @@ def clip(x: Array, low: npt.ArrayLike, high: npt.ArrayLike) -> Array:
 def dense(x: Float32, weight: Float32, bias: Float32 | None) -> Float32:
     """Twin of dense: x (in,) . weight (in, out) + bias. Inputs i, i + 4, ... share a sum: ((0 + 1) + (2 + 3)) + bias.
 
-    Those that are 0 are left out of a large matrix.
+    Of a large matrix DENSE_INPUTS inputs after each other do, without those that are 0: (0 + 1 + 2 + ...) + bias.
     """
+    if weight.size > LARGE_MATRIX:
+        y: Float32 = np.zeros(weight.shape[1], dtype=np.float32)
+        for first in range(0, len(x), DENSE_INPUTS):
+            part = np.zeros_like(y)
+            for i in range(first, min(first + DENSE_INPUTS, len(x))):
+                if x[i] != 0:
+                    part += weight[i] * x[i]
+            y += part
+        return y if bias is None else y + bias
     sums = np.zeros((4, weight.shape[1]), dtype=np.float32)
     for i, row in enumerate(weight):
-        if x[i] != 0 or weight.size <= LARGE_MATRIX:
-            sums[i % 4] += row * x[i]
-    y: Float32 = (sums[0] + sums[1]) + (sums[2] + sums[3])
+        sums[i % 4] += row * x[i]
+    y = (sums[0] + sums[1]) + (sums[2] + sums[3])
     return y if bias is None else y + bias
 
 
