@@ -303,13 +303,13 @@ def page(found: Compared) -> str:
         "FastES races its recipes, and PPO and TRPO have the defaults of SB3 and sb3-contrib. FastES has as many steps as it "
         f"can make in PPO's CPU time. TRPO has PPO's steps, which take {found.share_of_time:.2f} of that time in the median, "
         "and never more than all of it. A2C, ARS and CMA-ES were not run in it. 0 is random, 1 the best that a method of the "
-        "study reaches. One seed, but of PPO three on the tasks that were held out. " + losses(found.in_time[0]),
+        "study reaches. One seed, but of PPO three. " + losses(found.in_time[0]),
         found.in_time[1],
         "## Without tuned settings, in the same steps",
         "![Scores in the same steps](pictures/comparison_steps.png)",
-        "The same tasks, 10,000 to 400,000 steps. FastES is the median of seeds 0 to 2. So are PPO, ARS and CMA-ES on the "
-        "tasks that were held out; all else is seed 0. PPO, TRPO, A2C and ARS have the defaults of SB3 and sb3-contrib, and "
-        "CMA-ES has a linear policy. " + losses(found.in_steps[0]),
+        "The same tasks, 10,000 to 400,000 steps. FastES and PPO are the median of seeds 0 to 2. So are ARS and CMA-ES on "
+        "the tasks that were held out; all else is seed 0. PPO, TRPO, A2C and ARS have the defaults of SB3 and sb3-contrib, "
+        "and CMA-ES has a linear policy. " + losses(found.in_steps[0]),
         f"{not_run(found.in_steps[0])}ARS takes no MultiDiscrete actions, which mobile-small-central-v0 has.",
         found.in_steps[1],
         "## In two minutes of one core",

@@ -68,8 +68,10 @@ class BareRate(NamedTuple):
 Episode = tuple[int, list[Any]]
 
 
-def record(env: gymnasium.Env[Any, Any], spec: PolicySpec, candidates: Candidates, seed: int) -> list[Episode]:
-    """Episodes of theta +- sigma * eps as (env seed, actions)."""
+def record(
+    env: gymnasium.Env[Any, Any], spec: PolicySpec, candidates: Candidates, seed: int, steps: int = _RECORDED_STEPS
+) -> list[Episode]:
+    """Whole episodes of theta +- sigma * eps, of this many steps or more, as (env seed, actions)."""
     rng = np.random.default_rng(seed)
     env.action_space.seed(seed)
     actor = _core.Actor(spec)
@@ -78,7 +80,7 @@ def record(env: gymnasium.Env[Any, Any], spec: PolicySpec, candidates: Candidate
     max_steps, action_noise, sample, _ = candidates.episode
     flatten = ObservationReader(env.observation_space).flatten or (lambda obs: obs)
     episodes: list[Episode] = []
-    while sum(len(actions) for _, actions in episodes) < _RECORDED_STEPS:
+    while sum(len(actions) for _, actions in episodes) < steps:
         eps = rng.standard_normal(spec.num_params, dtype=np.float32)
         actor.parameters[:] = candidates.theta + np.float32(candidates.sigma) * eps
         choose: Callable[[Any], Any] = actor.act

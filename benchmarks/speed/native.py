@@ -40,6 +40,7 @@ AIMS = {"CartPole-v1": 30.0, "Pendulum-v1": 30.0, "Acrobot-v1": 30.0, "MountainC
 BARE, BARE_AIM = "bare", 0.8  # CartPole over a bare loop of its equations
 ENVPOOL = ("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5")
 _ENVPOOL_SIZES = (1, 8, 64, 256)  # environments side by side, of which the fastest counts
+_REPLAYED_STEPS = 16_000  # of a robot: how long mj_step takes depends on the candidate's contacts
 _GENERATIONS = 20  # whose parameters have to be the same
 _STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 
@@ -111,7 +112,7 @@ class Physics:
         self._clock, self._loop = clock(), loop
         data, step = self._data, ctypes.cast(library().mj_step, ctypes.c_void_p)
         self._places = [step, *map(ctypes.c_void_p, (self._model._address, data._address, data.ctrl.ctypes.data))]
-        for seed, actions in record(env, model.policy_spec, candidates_of(model, sigma), 0):
+        for seed, actions in record(env, model.policy_spec, candidates_of(model, sigma), 0, _REPLAYED_STEPS):
             env.reset(seed=seed)
             state = np.empty(mujoco.mj_stateSize(inner.model, _STATE))
             mujoco.mj_getState(inner.model, inner.data, state, _STATE)
