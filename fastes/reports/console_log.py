@@ -229,7 +229,8 @@ def rung_lines(rung: Rung) -> Iterator[str]:
     yield f"{where}: {', '.join(f'{name} {score:.1f}' for name, (_, score) in zip(names, rung.scores, strict=True))}"
     on = list(rung.recipes[: rung.kept]) or [str(trial) for trial in sorted(trial for trial, _ in rung.scores[: rung.kept])]
     if len(on) == 1:
-        yield f"{where}: {'' if rung.recipes else 'trial '}{on[0]} has won and goes on alone"
+        returns = f"; its episodes return {rung.scores[0][1]:.4g} +- {rung.spread:.4g}" if rung.recipes else ""
+        yield f"{where}: {'' if rung.recipes else 'trial '}{on[0]} has won and goes on alone{returns}"
     else:
         yield f"{where}: {what}s {', '.join(on[:-1])} and {on[-1]} go on"
 

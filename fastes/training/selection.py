@@ -78,6 +78,7 @@ class Rung(NamedTuple):
         scores: (trial, mean noise-free return) of each, the best first; of equal ones in their order.
         kept: How many of these go on.
         recipes: The name of each one's settings in the same order; () if all trials have the same.
+        spread: Standard deviation over the episodes of the best one.
     """
 
     number: int
@@ -85,6 +86,7 @@ class Rung(NamedTuple):
     scores: tuple[tuple[int, float], ...]
     kept: int
     recipes: tuple[str, ...] = ()
+    spread: float = 0.0
 
     @property
     def winner(self) -> int:
@@ -338,6 +340,7 @@ class Selection:
                 tuple((trial.number + 1, scores[trial.number]) for trial in ranked),
                 kept,
                 tuple(trial.recipe for trial in ranked) if self.is_race else (),
+                scored[ranked[0].number].std,
             ),
         )
         if not self.is_race:

@@ -180,7 +180,8 @@ def test_rows_of_several_trials_have_a_column_for_them() -> None:
         log.on_generation(model, RECORD._replace(trial=trial, eval_generation=trial == 1, eval_return=9.0))
     log.on_rung(model, Rung(1, 2, ((2, 5.0), (1, 4.0), (3, -1.5)), 2))
     log.on_rung(model, Rung(2, 2, ((1, 7.0), (2, 6.0)), 1))
-    header, *rows, first, on, second, alone = file.getvalue().splitlines()
+    log.on_rung(model, Rung(1, 1, ((1, 7.25), (2, 6.0)), 1, ("linear", "network"), 1.5))
+    header, *rows, first, on, second, alone, race, won = file.getvalue().splitlines()
     assert header.split()[0] == "trial"
     assert [row.split()[0] for row in rows] == ["1", "2", "3"]
     assert [row.split()[5] for row in rows] == ["9.0", "-", "-"], "no trial has the evaluation of another"
@@ -189,6 +190,8 @@ def test_rows_of_several_trials_have_a_column_for_them() -> None:
         "rung 1 of 2: trials 1 and 2 go on",
     )
     assert (second, alone) == ("rung 2 of 2: trial 1 7.0, trial 2 6.0", "rung 2 of 2: trial 1 has won and goes on alone")
+    assert race == "2 recipes: linear 7.2, network 6.0"
+    assert won == "2 recipes: linear has won and goes on alone; its episodes return 7.25 +- 1.5"
 
 
 def test_sentences_are_broken_between_words_on_a_terminal_alone() -> None:
