@@ -29,7 +29,7 @@ from fastes.envs.as_registered import (
     odd_wrappers,
     watching_aside,
 )
-from fastes.envs.atari.options import of_game, plays_screens, preset_id
+from fastes.envs.atari.options import is_ale_env, of_game, plays_screens, preset_id
 from fastes.envs.closing import close_env, closed_after
 from fastes.envs.factories import Copies, made_by, parts_held_by, takes_worker_index
 from fastes.envs.given.changes import CannotCarry, Changes, changes_of
@@ -477,3 +477,7 @@ def _make(spec: EnvSpec, kwargs: Mapping[str, Any]) -> Env:
         raise package_missing(spec, error) from error
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise package_missing(spec, error) from error
+    except (RuntimeError, gymnasium.error.Error) as error:  # ale-py raises both for an option that it does not know
+        if not is_ale_env(spec):
+            raise
+        raise ValueError(f"{spec.id} cannot be made with {dict(own(kwargs)) or spec.kwargs}: {error}") from error

@@ -33,7 +33,7 @@ _DRAWN = (
 """,
 )
 _WIDTH, _HEIGHT = 5, 7  # of a character
-_LEAST_SIDE = 200  # pixels, about: smaller frames are enlarged, else a caption would hide them
+_LEAST_SIDE = 320  # pixels, about: smaller frames are enlarged, else a caption would hide the score of a game
 _MOST_SIDE = 1280  # pixels that a longer side is enlarged to, at most
 _PIXELS_PER_DOT = 180  # of a frame's shorter side: on larger frames a dot of the font is larger
 _MARGIN = 2  # dots
@@ -55,7 +55,7 @@ _FONT = _glyphs()
 
 
 def enlarged(frame: Frame) -> Frame:
-    """Return a small frame a whole number of times as large, so that its shorter side has about 200 pixels; others as they are.
+    """Return a small frame a whole number of times as large, so that its shorter side has about 320 pixels; others as they are.
 
     Args:
         frame: uint8 (height, width, 3).

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastes.envs.atari.options import FRAMES_A_SECOND, is_ale_env
 from fastes.envs.closing import close_env
 from fastes.envs.returned import is_over, observation_and_info, reward_of
 from fastes.errors import EnvironmentUnavailable, FastESError
@@ -299,7 +300,7 @@ def video_writer(
         raise RenderError(f"the video cannot be written to {path}: expected a name that ends in one of {', '.join(_CODECS)}")
     if not path.parent.is_dir() or path.is_dir():
         raise RenderError(f"the video cannot be written to {path}: expected a file name in an existing folder")
-    writer = VideoWriter(path, float(env.metadata.get("render_fps") or 30), on_frame, widest)
+    writer = VideoWriter(path, _steps_per_second(env), on_frame, widest)
     try:
         yield writer
     except BaseException:
@@ -307,6 +308,13 @@ def video_writer(
             writer.close()
         raise
     writer.close()
+
+
+def _steps_per_second(env: Any) -> float:
+    """Return the steps of an environment in a second of its own time: render_fps, which for ale-py's counts frames."""
+    if is_ale_env(env.spec):
+        return FRAMES_A_SECOND / float(np.mean(env.spec.kwargs.get("frameskip", 4)))
+    return float(env.metadata.get("render_fps") or 30)
 
 
 class Moment(NamedTuple):

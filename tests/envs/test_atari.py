@@ -18,7 +18,7 @@ from faults import caught_warnings
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from training import assert_same, train
 
-from fastes import EnvironmentUnavailable, FastES
+from fastes import EnvironmentUnavailable, FastES, play
 from fastes._core import AreaResize
 from fastes.checkpoints.env_description import from_json, to_json
 from fastes.envs.atari import options
@@ -346,6 +346,22 @@ def test_options_that_cannot_be(kwargs: dict[str, Any], kind: type[Exception], w
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"), [({"obs_type": "rma"}, "Invalid observation type"), ({"obs_type": "ram", "mode": 99}, "game mode")]
+)
+def test_options_that_ale_pys_own_environment_does_not_know(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"ALE/Pong-v5 cannot be made with {re.escape(str(wrong))}: .*{message}"):
+        FastES("ALE/Pong-v5", env_kwargs=wrong)
+
+
+def test_a_video_of_ale_pys_own_environment_is_as_fast_as_the_game(tmp_path: Path) -> None:
+    """Its render_fps counts frames, and a step has four of them."""
+    imageio_ffmpeg, video = pytest.importorskip("imageio_ffmpeg"), tmp_path / "v.mp4"
+    with FastES("ALE/Pong-v5", env_kwargs={"obs_type": "ram"}, preset="unbiased", n_workers=0) as model:
+        play(model, 1, video=video, max_frames=6)
+    assert imageio_ffmpeg.count_frames_and_secs(str(video)) == (6, pytest.approx(6 / 15, abs=0.02))
+
+
 def test_games_that_are_not_there() -> None:
     with pytest.raises(EnvironmentUnavailable, match="did you mean 'ALE/Pong-v5'"):
         FastES("ALE/Pogn-v5")
@@ -361,6 +377,9 @@ def test_games_that_are_not_there() -> None:
     for make in (AtariGame, lambda game: FastES("fastes/Atari-v0", preset="unbiased", env_kwargs={"game": game})):
         with pytest.raises(ValueError, match="game = 5, of type int: fastes/Atari-v0 needs the name of a game's ROM"):
             make(5)
+    for game in TWO_PLAYERS:
+        with pytest.raises(ValueError, match=f"game = '{game}': it is for two players"):
+            AtariGame(game)
     env = AtariGame("pong")
     with pytest.raises(gymnasium.error.ResetNeeded, match="call reset"):
         env.step(0)

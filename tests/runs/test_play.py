@@ -196,7 +196,7 @@ def test_a_short_episode_has_a_frame_a_step(tmp_path: Path) -> None:
     assert seed == 3
     assert frames == length
     assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == length
-    decoded = frames_of(video, 254, 184)  # 51 x 37, cut to even sides
+    decoded = frames_of(video, 458, 332)  # 51 x 37 nine times, cut to even sides
     assert [round(float(frame.mean())) for frame in decoded] == pytest.approx([10 * k for k in range(length)], abs=4)
 
 
@@ -217,7 +217,7 @@ def test_frames_tell_the_return_so_far_and_the_step(cartpole: Path) -> None:
 def test_a_small_picture_is_enlarged(caption: bool, tmp_path: Path) -> None:
     with FastES(SmallPicture, n_workers=0, **TINY) as model:
         play(model, video=tmp_path / "v.gif", max_frames=1, caption=caption)
-    frame = frames_of(tmp_path / "v.gif", 200, 600)[0]
+    frame = frames_of(tmp_path / "v.gif", 320, 960)[0]
     assert (frame[100:] == 255).mean() > 0.99
     assert (frame[:20, :20] == 255).all() != caption
 
@@ -462,7 +462,7 @@ def test_an_environment_with_many_steps_a_second_has_frames_left_out(tmp_path: P
         ((_, _, length, frames),) = play(model, 1, first_seed=3, video=video, caption=False)
     assert frames == -(-length // 4)
     assert imageio_ffmpeg.count_frames_and_secs(str(video))[1] == pytest.approx(frames * 4 / 125, abs=0.04)
-    decoded = frames_of(video, 254, 184)
+    decoded = frames_of(video, 458, 332)
     assert [round(float(frame.mean())) for frame in decoded] == pytest.approx([40 * k for k in range(frames)], abs=6)
 
 

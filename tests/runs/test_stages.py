@@ -108,7 +108,7 @@ def test_panels_are_labelled_and_the_last_frame_has_the_results(tmp_path: Path, 
 
     with FastES(Wide, seed=1, **TINY) as one, FastES(Wide, seed=2, **TINY) as other:
         ((left, right),) = play_stages([Stage("untrained", one), Stage("best", other)], video=tmp_path / "v.mp4")
-    bare = np.full((200, 200, 3), 50, np.uint8)  # small pictures are enlarged
+    bare = np.full((300, 300, 3), 50, np.uint8)  # small pictures are enlarged
     assert (written[0] == side_by_side([captioned(bare, 0.0, 0, "untrained"), captioned(bare, 0.0, 0, "best")])).all()
     ended = [captioned(bare, end.episode_return, end.length, word) for end, word in ((left, "untrained"), (right, "best"))]
     assert (written[-1] == side_by_side(ended)).all()

@@ -14,14 +14,14 @@ from gymnasium import spaces
 from gymnasium.utils import EzPickle, seeding
 
 from fastes._core import AreaResize, Greys
-from fastes.envs.atari.options import Options, bare_name, no_game
+from fastes.envs.atari.options import FRAMES_A_SECOND, Options, bare_name, no_game
 from fastes.errors import suggest
 
 Screen = npt.NDArray[np.uint8]
 
-_FRAMES_A_SECOND = 60
 # games in which nothing happens until FIRE is pressed: a ball to serve, or a title. In most games FIRE shoots
 _WAIT_FOR_FIRE = frozenset({"breakout", "donkey_kong", "earthworld", "tennis"})
+_TWO_PLAYERS = frozenset({"combat", "joust", "maze_craze", "warlords"})  # ale-py ends the process when it loads one of these
 _STRENGTH = 1.0  # of a paddle's turn; ale-py 0.10.0 takes 0 if it is left out
 _FIRE_FRAMES = 4  # of a press that every game notices: Tennis may overlook a single frame
 
@@ -53,7 +53,7 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode = {render_mode!r}: expected 'rgb_array' (frames), 'human' (a window) or None")
         self.game, self.render_mode, self.options = game, render_mode, Options.checked(options)
-        self.metadata = {**self.metadata, "render_fps": max(1, _FRAMES_A_SECOND // self.options.frame_skip)}
+        self.metadata = {**self.metadata, "render_fps": max(1, FRAMES_A_SECOND // self.options.frame_skip)}
         self._emulator = _Emulator(game, self.options, render_mode == "human")
         ale = self.ale = self._emulator.ale
         self._actions = ale.getLegalActionSet() if self.options.full_action_space else ale.getMinimalActionSet()
@@ -172,6 +172,8 @@ class _Emulator:
                 f"game = {game!r}: ale-py {ale_py.__version__} has no such game{hint or ':'} expected the name "
                 "of a ROM, such as 'pong' or 'space_invaders'"
             )
+        if game in _TWO_PLAYERS:
+            raise ValueError(f"game = {game!r}: it is for two players, and ale-py cannot play it: expected another game")
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # before the first one prints its banner
         self.ale = ale_py.ALEInterface()
         self.ale.setFloat("repeat_action_probability", 0.0)

@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec, registry
 from fastes.envs.import_hook import ATARI
 from fastes.errors import check_int, suggest, whole
 
+FRAMES_A_SECOND = 60
 _SCREENS = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v4")  # ids that stand for a game, to be played with the usual preprocessing
 _OF_IDS = re.compile(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$")  # what they add to a name, in lower case
 _OF_GYMNASIUM = ("render_mode", "max_episode_steps", "disable_env_checker")  # arguments of gymnasium.make itself
@@ -110,6 +111,11 @@ def no_game(game: object) -> ValueError:
     """Return the error for a game that is not a name."""
     kind = "" if game is None else f", of type {type(game).__name__}"
     return ValueError(f"game = {game!r}{kind}: {ATARI} needs the name of a game's ROM, such as 'pong' or 'space_invaders'")
+
+
+def is_ale_env(spec: EnvSpec | None) -> bool:
+    """Return whether a spec makes ale-py's own environment."""
+    return spec is not None and spec.entry_point == _ALE_ENV
 
 
 def ale_id(game: str) -> str:
