@@ -77,8 +77,8 @@ def _rows(info: RunInfo) -> Iterator[tuple[str, str]]:
 
 def _training_in_words(info: RunInfo) -> str:
     budget = "" if info.budget is None else f" of {info.budget:,}"
-    numbers = {"generation": info.generations} | ({"episode": info.episodes} if info.episodes else {})
-    counts = [f"{info.timesteps:,}{budget} steps", *(f"{n:,} {name}{'s' * (n != 1)}" for name, n in numbers.items())]
+    counts = [f"{info.timesteps:,}{budget} steps", f"{info.generations:,} generation{'s' * (info.generations != 1)}"]
+    counts += [f"{info.episodes:,} episode{'s' * (info.episodes != 1)}"] if info.episodes else []
     counts += [f"{info.trials} trials"] if info.trials > 1 else []
     time = "" if info.seconds is None else f" in {duration_in_words(info.seconds)}"
     time += "" if info.cpu_seconds is None else f", CPU time {duration_in_words(info.cpu_seconds)}"

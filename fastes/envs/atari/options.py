@@ -80,9 +80,14 @@ class Options:
 DEFAULTS = Options().as_arguments()
 
 
+def is_ale_env(spec: EnvSpec | None) -> bool:
+    """Return whether a spec makes ale-py's own environment."""
+    return spec is not None and spec.entry_point == _ALE_ENV
+
+
 def plays_screens(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
     """Return whether an id gets FastES's environment: ALE/<Game>-v5 or <Game>NoFrameskip-v4 of ale-py, without obs_type."""
-    ours = spec.entry_point == _ALE_ENV and _SCREENS.fullmatch(spec.id) is not None
+    ours = is_ale_env(spec) and _SCREENS.fullmatch(spec.id) is not None
     return ours and "game" in spec.kwargs and spec.kwargs.get(_OWN, "rgb") == "rgb" and _OWN not in kwargs
 
 
@@ -113,11 +118,6 @@ def no_game(game: object) -> ValueError:
     return ValueError(f"game = {game!r}{kind}: {ATARI} needs the name of a game's ROM, such as 'pong' or 'space_invaders'")
 
 
-def is_ale_env(spec: EnvSpec | None) -> bool:
-    """Return whether a spec makes ale-py's own environment."""
-    return spec is not None and spec.entry_point == _ALE_ENV
-
-
 def ale_id(game: str) -> str:
     """Return the id of a game in ale-py: 'ALE/SpaceInvaders-v5' for space_invaders."""
     return f"ALE/{game.title().replace('_', '')}-v5"
@@ -137,7 +137,7 @@ def preset_id(name: str, spec: EnvSpec | None, space: Space[Any]) -> str:
         space: Its observation space. A game whose observations are not images, such as its memory, has the id
             ALE/<Game>-ram-v5.
     """
-    if spec is not None and "game" in spec.kwargs and (spec.id == ATARI or spec.entry_point == _ALE_ENV):
+    if spec is not None and "game" in spec.kwargs and (spec.id == ATARI or is_ale_env(spec)):
         name = ale_id(str(spec.kwargs["game"]))
     is_image = len(space.shape or ()) > 1
     return name if is_image or not name.startswith("ALE/") or "-ram-" in name else name.replace("-v", "-ram-v")
