@@ -1,0 +1,74 @@
+"""Risk: the queue of games trains a finished one again, starts a stopped one anew, or its table compares what it should not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2]))  # last: the checkout's fastes may have no compiled core
+
+from benchmarks.csv_records import append_record, read_records
+from benchmarks.learning import game_run, games
+from benchmarks.learning.game_run import Score
+from fastes import FastES
+
+
+def score(game: str, seed: int, its: float, flags: str = "", timesteps: int = 1000) -> Score:
+    return Score(game, flags, seed, timesteps, 250_000, 1800.0, its, 0.0, its, "")
+
+
+def test_the_table_has_medians_the_worst_seed_and_the_share_of_a_human() -> None:
+    scores = [score("Boxing", 0, 6.1), score("Boxing", 1, 0.1), score("Boxing", 2, 7.0), score("Own", 0, 3.0)]
+    scores += [score("Pong", 0, -20.7), score("Boxing", 0, 12.1, "--sigma 0.03"), score("Boxing", 0, 49.8, timesteps=2000)]
+    said = games.table(scores, games.read_published()).splitlines()
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said[2:]]
+    assert [line[:7] for line in lines] == [
+        ["Pong", "1", "1M", "0.50", "-20.7", "-20.7", "0 %"],
+        ["Boxing", "3", "1M", "0.50", "6.1", "0.1", "50 %"],
+        ["Boxing", "1", "1M", "0.50", "49.8", "49.8", "414 %"],
+        ["Boxing --sigma 0.03", "1", "1M", "0.50", "12.1", "12.1", "100 %"],
+        ["Own", "1", "1M", "0.50", "3.0", "3.0", ""],
+    ]
+    assert lines[1][7:] == ["49.8", "33.7", "", "0.1", "12.1"]
+
+
+def test_only_what_has_no_line_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, started = tmp_path / "scores.csv", list[tuple[Any, ...]]()
+    for line in (score("Pong", 0, 1.0), score("Boxing", 1, 1.0, "--sigma 0.03"), score("Boxing", 0, 1.0, timesteps=500)):
+        append_record(out, line)
+
+    def note(jobs: Iterable[games.Training], places: list[list[int]]) -> None:
+        assert len(places) == 1
+        started.extend((job.given["game"], job.given["seed"]) for job in jobs)
+
+    monkeypatch.setattr(games, "run_jobs", note)
+    assert games.run(["Pong", "Boxing"], "", [0, 1], 1000, out, cores=1) == []
+    assert started == [("Boxing", 0), ("Pong", 1), ("Boxing", 1)]
+
+
+def test_a_training_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two budgets, as a first process leaves a run folder that a second one finds."""
+    pytest.importorskip("ale_py")
+    monkeypatch.setattr(game_run, "EPISODES", 2)
+    flags = "--population-size 4 --learning-rate 0.15 --env-kwargs max_num_frames_per_episode=400 frame_skip=4"
+    first = game_run.train("Pong", flags, 5, 300, str(tmp_path))
+    again = game_run.train("Pong", flags, 5, 300, str(tmp_path))
+    assert again._replace(versions="") == first._replace(versions=""), "a finished one was trained again"
+    longer = game_run.train("Pong", flags, 5, 900, str(tmp_path))
+    (folder,) = tmp_path.glob("*/*/1")
+    assert not list(folder.parent.glob("2"))
+    assert 300 <= first.decisions < 900 <= longer.decisions
+    with FastES.load(folder / "best.zip", n_workers=0) as model:
+        assert model.seed == 5
+        assert model.evaluate(2, first_seed=20_000).mean == pytest.approx(longer.score, abs=0.05)
+
+
+def test_a_failure_is_told_and_stops_no_other(tmp_path: Path) -> None:
+    failures = games.run(["NoSuchGame"], "", [0], 100, tmp_path / "scores.csv", cores=1)
+    assert len(failures) == 1
+    assert "NoSuchGame seed 0 failed" in failures[0]
+    assert read_records(tmp_path / "scores.csv", Score) == []
