@@ -12,6 +12,7 @@ from fastes.es.fitness_shaping import rule_of
 from fastes.setting_fields import Range, default_of, described
 from fastes.settings.settings import Settings
 
+_SMALL_CNN: dict[str, Any] = {"cnn": [[8, 8, 8]], "features_extractor_kwargs": {"features_dim": 16}}
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "linear": ("LinearPolicy", {"use_bias": True}),
     "unbiased": ("LinearPolicy", {}),
@@ -20,9 +21,14 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "32-32": ("MlpPolicy", {"net_arch": [32, 32]}),
     "64-64": ("MlpPolicy", {"net_arch": [64, 64]}),
     "cnn": ("CnnPolicy", {}),
+    "small-cnn": ("CnnPolicy", _SMALL_CNN),
     "several-inputs": ("MultiInputPolicy", {}),
+    "several-inputs-small": ("MultiInputPolicy", _SMALL_CNN),
 }
-_OF_KIND = {"images": ["cnn"], "images and values": ["several-inputs"]}  # networks by recipes.kind_of; else all others
+_OF_KIND = {  # networks by recipes.kind_of; else all others
+    "images": ["cnn", "small-cnn"],
+    "images and values": ["several-inputs", "several-inputs-small"],
+}
 _ENDS = {"learning_rate": (1.0, 0.2, 0.1), "sigma": (1.0, 1 / 7)}  # last values of schedules over their first
 _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the environment's alive bonus that training subtracts
 _PLAIN_MOMENTUM = {"sgd": 0.0}  # as ARS; 0.9 for the other optimisers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import warnings
 from pathlib import Path
@@ -334,13 +335,34 @@ def test_the_recipes_for_images_are_others() -> None:
     assert recipes_for(codes, CHOICES, {})[0].name == recipes_for(BOX, CHOICES, {})[0].name, "a grid of codes is values"
 
 
-def test_the_recipe_for_images_of_a_dict_trains() -> None:
-    """Of the smallest image that is one, with the recipe's own convolutions."""
+def test_the_recipes_for_images_of_a_dict_train() -> None:
+    """Of the smallest image that is one, with the recipes' own convolutions."""
     pictures = {"far": spaces.Box(0, 255, (20, 20, 1), np.uint8), "near": spaces.Box(0, 255, (3, 20, 24), np.uint8)}
     env = AnySpaces(spaces.Dict({**pictures, "speed": BOX}), CHOICES)
     with FastES(env, preset=AUTO, n_workers=0, seed=0, population_size=4) as model:
         assert (model.settings.policy, len(model.policy_spec.images)) == ("MultiInputPolicy", 2)
+        assert [trial.recipe for trial in model.selection.trials] == ["several-inputs", "several-inputs-sampled"]
         model.learn(20)
+
+
+@pytest.mark.parametrize(
+    ("side", "actions", "names"),
+    [
+        (24, CHOICES, ["pixels-sampled", "pixels", "patches"]),
+        (24, BOX, ["pixels", "patches"]),
+        (20, CHOICES, ["pixels-sampled", "pixels"]),  # the second convolution of `patches` does not fit
+    ],
+)
+def test_recipes_for_images_race(side: int, actions: Any, names: list[str]) -> None:
+    """With the same bits on two workers, though the networks differ in their convolutions."""
+    env, final = functools.partial(AnySpaces, spaces.Box(0, 255, (side, side, 1), np.uint8), actions), list[Any]()
+    for n_workers in (0, 2):
+        watch = Rungs()
+        with FastES(env, preset=AUTO, n_workers=n_workers, seed=0, population_size=4) as model:
+            assert [trial.recipe for trial in model.selection.trials] == names
+            final.append(model.learn(900, callback=watch).snapshot())
+            assert len(watch.rungs[0].scores) == len(names)
+    assert_same_state(*final)
 
 
 def test_trials_is_how_many_trainings_race() -> None:
