@@ -303,8 +303,7 @@ def page(found: Compared) -> str:
         "FastES races its recipes, and PPO and TRPO have the defaults of SB3 and sb3-contrib. FastES has as many steps as it "
         f"can make in PPO's CPU time. TRPO has PPO's steps, which take {found.share_of_time:.2f} of that time in the median, "
         "and never more than all of it. A2C, ARS and CMA-ES were not run in it. 0 is random, 1 the best that a method of the "
-        "study reaches. PPO has three seeds, FastES three on the tasks that recipes were chosen on, and all else one. "
-        + losses(found.in_time[0]),
+        "study reaches. PPO and FastES have three seeds, the others one. " + losses(found.in_time[0]),
         found.in_time[1],
         "## Without tuned settings, in the same steps",
         "![Scores in the same steps](pictures/comparison_steps.png)",
