@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import shlex
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +12,7 @@ from benchmarks.child_process import answer_once
 from benchmarks.machine import versions
 from fastes import FastES
 from fastes.cli.main import main
+from fastes.runs.run_folder import RunFolder
 
 EPISODES = 30
 _FIRST_SEED = 20_000  # of games that no training, evaluation or choice between checkpoints has
@@ -47,39 +47,31 @@ def train(game: str, flags: str, seed: int, timesteps: int, runs: str) -> Score:
     Args:
         runs: Folder for run folders; those of this training lie in one of its own in it.
     """
-    home = Path(runs) / "-".join((game, str(seed), *shlex.split(flags))).replace("/", "-")
-    if (played := _played(home))["timesteps"] < timesteps:
-        if played["timesteps"]:
-            given = ["--resume", str(_run_folder(home))]  # which keeps its settings
-        else:
-            own = ["--seed", str(seed), "--runs", str(home), "--target-return", "none"]
-            given = [f"ALE/{game}-v5", *own, *shlex.split(flags)]
-        if status := main(["train", *given, "--total-timesteps", str(timesteps), "--workers", "0", "--quiet"]):
-            raise RuntimeError(f"fastes train ended with status {status}")
-        played = _played(home)
-    with FastES.load(_run_folder(home) / "best.zip", n_workers=0) as model:
+    home = Path(runs) / "-".join((game, str(seed), str(timesteps), *shlex.split(flags))).replace("/", "-")
+    saved = list(home.glob("*/*/checkpoint.zip"))  # a process that was killed before its first checkpoint leaves other folders
+    folder = saved[0].parent if saved else None
+    if folder is None:
+        own = ["--seed", str(seed), "--runs", str(home), "--target-return", "none", "--total-timesteps", str(timesteps)]
+        _fastes("train", f"ALE/{game}-v5", *own, *shlex.split(flags))
+        folder = next(home.glob("*/*/checkpoint.zip")).parent
+    elif not RunFolder(folder).finished:
+        _fastes("train", "--resume", str(folder))  # which keeps its settings and its budget
+    with open(folder / "progress.csv", newline="", encoding="utf-8") as file:
+        last = list(csv.DictReader(file))[-1]
+    with FastES.load(folder / "best.zip", n_workers=0) as model:
         returns = model.evaluate(EPISODES, first_seed=_FIRST_SEED).returns
-    decisions = round(played["timesteps"] + played["eval_timesteps"])
+    decisions = int(last["timesteps"]) + int(last["eval_timesteps"])
     mean, std, worst = (round(float(value), 1) for value in (returns.mean(), returns.std(), returns.min()))
-    return Score(game, flags, seed, timesteps, decisions, round(played["cpu_seconds"]), mean, std, worst, _versions())
+    return Score(game, flags, seed, timesteps, decisions, round(float(last["cpu_seconds"])), mean, std, worst, _versions())
 
 
 def _versions() -> str:
     return f"{versions()}, ale-py {metadata.version('ale-py')}"
 
 
-def _run_folder(home: Path) -> Path:
-    """The run folder of a training that has one; a process that was killed before its first checkpoint leaves others."""
-    return max(home.glob("*/*/checkpoint.zip"), key=os.path.getmtime).parent
-
-
-def _played(home: Path) -> dict[str, float]:
-    """The counters of a training so far, as the last line of progress.csv has them."""
-    if not list(home.glob("*/*/checkpoint.zip")):
-        return {"timesteps": 0.0}
-    with open(_run_folder(home) / "progress.csv", newline="", encoding="utf-8") as file:
-        last = list(csv.DictReader(file))[-1]
-    return {name: float(last[name]) for name in ("timesteps", "eval_timesteps", "cpu_seconds")}
+def _fastes(*arguments: str) -> None:
+    if status := main([*arguments, "--workers", "0", "--quiet"]):
+        raise RuntimeError(f"fastes {shlex.join(arguments)} ended with status {status}, as is said above")
 
 
 if __name__ == "__main__":

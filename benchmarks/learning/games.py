@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import shlex
 import statistics
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +17,12 @@ from benchmarks.learning.game_run import EPISODES, Score
 from benchmarks.learning.runs.resumable import resumable
 from benchmarks.learning.runs.side_by_side import run_jobs
 from benchmarks.machine import usable_cpus
-from benchmarks.options import COUNT, COUNT_OR_0
+from benchmarks.options import COUNT, COUNT_OR_0, check_envs
 from benchmarks.tables import amount, markdown_table
 from fastes.settings.preset_loader import tomllib
 
-_FRAMES = 4  # of a decision
+_FRAMES = 4  # of a decision, unless flags say otherwise
+_OWN_FLAGS = {"--seed", "--seeds", "--runs", "--resume", "--total-timesteps", "--target-return", "--workers"}
 _OTHERS = {"ES, 1e9 frames": "es", "A3C, 1 day": "a3c", "SB3's PPO, 40M": "ppo", "random": "random", "human": "human"}
 
 Published = Mapping[str, Mapping[str, float]]  # of a game, by the keys of games.toml
@@ -38,8 +40,10 @@ class Training:
         self.given, self.out, self.failures = given, out, failures
 
     def start(self, cpus: Sequence[int]) -> Child:
-        folder = self.out.parent.absolute()
-        return Child("benchmarks.learning.game_run", self.given, cpus, 1, folder, self.out.with_suffix(".log").absolute())
+        folder = Path(self.given["runs"])
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder / f"{_name(self.given).replace('/', '-')}.log"
+        return Child("benchmarks.learning.game_run", self.given, cpus, 1, folder, log)
 
     def note(self, record: dict[str, Any]) -> None:
         score = Score(**record)
@@ -48,8 +52,30 @@ class Training:
 
     def end(self, failure: str | None) -> None:
         if failure is not None:
-            self.failures.append(f"{_name(self.given)} failed: {failure}")
+            self.failures.append(f"{_name(self.given)} failed, see the logs in {self.given['runs']}: {failure}")
             print(self.failures[-1], file=sys.stderr)
+
+
+def checked_flags(text: str) -> str:
+    """Flags of fastes train, as --flags has them.
+
+    Raises:
+        argparse.ArgumentTypeError: They cannot be read, or the queue sets one of them.
+    """
+    try:
+        names = {flag.partition("=")[0] for flag in shlex.split(text)}
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    if own := sorted(names & _OWN_FLAGS):
+        raise argparse.ArgumentTypeError(f"{text!r}: the queue sets {own[0]} itself")
+    return text
+
+
+def csv_file(text: str) -> Path:
+    """A file for lines, next to which a folder of its stem has room."""
+    if not Path(text).suffix or Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a CSV file, such as {Path(text) / 'scores.csv'}")
+    return Path(text)
 
 
 def run(games: Sequence[str], flags: str, seeds: Sequence[int], timesteps: int, out: Path, cores: int | None) -> list[str]:
@@ -103,19 +129,29 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--games", nargs="+", default=list(published), metavar="NAME", help=f"default: {', '.join(published)}")
     parser.add_argument("--seeds", type=COUNT_OR_0, nargs="+", default=[0, 1, 2], metavar="K", help="default: 0 1 2")
     parser.add_argument("--timesteps", type=COUNT, default=4_000_000, metavar="N", help="decisions (default: 4,000,000)")
-    parser.add_argument("--flags", default="", help="of fastes train, such as '--sigma 0.03' (default: the preset's settings)")
+    parser.add_argument(
+        "--flags",
+        type=checked_flags,
+        default="",
+        help="of fastes train, as --flags='--sigma 0.03' (default: the preset's settings); frames count 4 per decision",
+    )
     parser.add_argument("--cores", type=COUNT, metavar="N", help="trainings side by side (default: a core each)")
     out = Path("benchmarks/results/games/scores.csv")
-    parser.add_argument("--out", type=Path, default=out, metavar="CSV", help=f"lines; those in it are skipped (default: {out})")
-    arguments = parser.parse_args(given)
+    parser.add_argument(
+        "--out", type=csv_file, default=out, metavar="CSV", help=f"lines; those in it are skipped (default: {out})"
+    )
+    arguments, failures = parser.parse_args(given), list[str]()
+    games, seeds = list(dict.fromkeys(arguments.games)), list(dict.fromkeys(arguments.seeds))
     if arguments.command == "run":
+        check_envs(parser, [f"ALE/{game}-v5" for game in games])
         with resumable():
-            failures = run(
-                arguments.games, arguments.flags, arguments.seeds, arguments.timesteps, arguments.out, arguments.cores
-            )
-        if failures:
-            raise SystemExit("\n".join(failures))
-    print(table((score for score in read_records(arguments.out, Score) if score.game in arguments.games), published))
+            failures = run(games, arguments.flags, seeds, arguments.timesteps, arguments.out, arguments.cores)
+    found = [score for score in read_records(arguments.out, Score) if score.game in games]
+    if not found and not failures:
+        parser.error(f"{arguments.out} has no line of {', '.join(games)}: `run` writes them")
+    print(table(found, published))
+    if failures:
+        raise SystemExit("\n".join(failures))
 
 
 if __name__ == "__main__":

@@ -22,11 +22,12 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "64-64": ("MlpPolicy", {"net_arch": [64, 64]}),
     "cnn": ("CnnPolicy", {}),
     "small-cnn": ("CnnPolicy", _SMALL_CNN),
+    "patches": ("CnnPolicy", {"cnn": [[16, 8, 8], [16, 3, 2]], "features_extractor_kwargs": {"features_dim": 32}}),
     "several-inputs": ("MultiInputPolicy", {}),
     "several-inputs-small": ("MultiInputPolicy", _SMALL_CNN),
 }
 _OF_KIND = {  # networks by recipes.kind_of; else all others
-    "images": ["cnn", "small-cnn"],
+    "images": ["cnn", "small-cnn", "patches"],
     "images and values": ["several-inputs", "several-inputs-small"],
 }
 _ENDS = {"learning_rate": (1.0, 0.2, 0.1), "sigma": (1.0, 1 / 7)}  # last values of schedules over their first

@@ -51,24 +51,46 @@ def test_only_what_has_no_line_is_trained(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_training_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two budgets, as a first process leaves a run folder that a second one finds."""
+    """A first process leaves a run folder that a second one finds: finished, or stopped before its report."""
     pytest.importorskip("ale_py")
     monkeypatch.setattr(game_run, "EPISODES", 2)
     flags = "--population-size 4 --learning-rate 0.15 --env-kwargs max_num_frames_per_episode=400 frame_skip=4"
     first = game_run.train("Pong", flags, 5, 300, str(tmp_path))
     again = game_run.train("Pong", flags, 5, 300, str(tmp_path))
     assert again._replace(versions="") == first._replace(versions=""), "a finished one was trained again"
-    longer = game_run.train("Pong", flags, 5, 900, str(tmp_path))
     (folder,) = tmp_path.glob("*/*/1")
-    assert not list(folder.parent.glob("2"))
+    stopped = folder / "config.toml"
+    stopped.write_text(stopped.read_text().replace("finished = true", "finished = false"))
+    (folder / "best.zip").unlink()
+    assert game_run.train("Pong", flags, 5, 300, str(tmp_path))._replace(versions="") == first._replace(versions="")
+    assert not list(folder.parent.glob("2")), "it began anew"
+    longer = game_run.train("Pong", flags, 5, 900, str(tmp_path))
     assert 300 <= first.decisions < 900 <= longer.decisions
     with FastES.load(folder / "best.zip", n_workers=0) as model:
         assert model.seed == 5
-        assert model.evaluate(2, first_seed=20_000).mean == pytest.approx(longer.score, abs=0.05)
+        assert model.evaluate(2, first_seed=20_000).mean == pytest.approx(first.score, abs=0.05)
 
 
 def test_a_failure_is_told_and_stops_no_other(tmp_path: Path) -> None:
     failures = games.run(["NoSuchGame"], "", [0], 100, tmp_path / "scores.csv", cores=1)
     assert len(failures) == 1
-    assert "NoSuchGame seed 0 failed" in failures[0]
+    assert "NoSuchGame seed 0 failed, see the logs in" in failures[0]
+    assert "NoSuchGame" in next(tmp_path.glob("scores/*.log")).read_text()
     assert read_records(tmp_path / "scores.csv", Score) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--flags=--seed 7",), "the queue sets --seed itself"),
+        (("--flags=--cnn '[[8",), "No closing quotation"),
+        (("--out", "folder"), "expected a CSV file, such as folder/scores.csv"),
+        (("--games", "pong"), "ALE/pong-v5"),
+        (("--games", "Pong", "--out", "none.csv"), "none.csv has no line of Pong"),
+    ],
+)
+def test_wrong_arguments_start_nothing(given: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        games.main(["table" if "none.csv" in given else "run", *given])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
