@@ -15,6 +15,7 @@ from fastes.settings.preset_loader import DEFAULT, all_presets, load_preset
 from fastes.settings.settings import Settings
 
 SIZES = {"Humanoid-v5": 782, "HumanoidStandup-v5": 782, "Walker2d-v5": 108, "BipedalWalker-v3": 100, "Pusher-v5": 168}
+SIZES |= dict.fromkeys(("atari", "patches"), 4000)
 
 
 def said_of(preset: str, num_params: int = 100, **changes: Any) -> str:
@@ -26,7 +27,7 @@ def said_of(preset: str, num_params: int = 100, **changes: Any) -> str:
 
 @pytest.mark.parametrize("name", sorted(all_presets()))
 def test_no_preset_is_warned_of(name: str) -> None:
-    own, size = load_preset(name), SIZES.get(name, 4000 if name == "atari" else 100)
+    own, size = load_preset(name), SIZES.get(name, 100)
     length = step_length(Settings().changed(**own), size)
     assert length is not None
     assert 3 * LEAST < length < 0.6
