@@ -49,10 +49,10 @@ def system() -> str:
         return platform.system()
 
 
-def versions() -> str:
-    """FastES, Python and the installed packages that speed and results depend on."""
+def versions(*more: str) -> str:
+    """FastES, Python and the installed packages that speed and results depend on, then those that are named."""
     found = [f"fastes {fastes.__version__}", f"python {platform.python_version()}"]
-    for package in PACKAGES:
+    for package in (*PACKAGES, *more):
         try:
             found.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import shlex
-from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +10,8 @@ from benchmarks.child_process import answer_once
 from benchmarks.machine import versions
 from fastes import FastES
 from fastes.cli.main import main
+from fastes.reports.progress_rows import read_progress
+from fastes.runs.run_config import PROGRESS
 from fastes.runs.run_folder import RunFolder
 
 EPISODES = 30
@@ -56,17 +56,14 @@ def train(game: str, flags: str, seed: int, timesteps: int, runs: str) -> Score:
         folder = next(home.glob("*/*/checkpoint.zip")).parent
     elif not RunFolder(folder).finished:
         _fastes("train", "--resume", str(folder))  # which keeps its settings and its budget
-    with open(folder / "progress.csv", newline="", encoding="utf-8") as file:
-        last = list(csv.DictReader(file))[-1]
+    counted = read_progress(folder / PROGRESS, ("timesteps", "eval_timesteps", "cpu_seconds"))
+    played, in_evaluations, cpu_seconds = (float(column[-1]) for column in counted.values())
     with FastES.load(folder / "best.zip", n_workers=0) as model:
         returns = model.evaluate(EPISODES, first_seed=_FIRST_SEED).returns
-    decisions = int(last["timesteps"]) + int(last["eval_timesteps"])
     mean, std, worst = (round(float(value), 1) for value in (returns.mean(), returns.std(), returns.min()))
-    return Score(game, flags, seed, timesteps, decisions, round(float(last["cpu_seconds"])), mean, std, worst, _versions())
-
-
-def _versions() -> str:
-    return f"{versions()}, ale-py {metadata.version('ale-py')}"
+    return Score(
+        game, flags, seed, timesteps, round(played + in_evaluations), round(cpu_seconds), mean, std, worst, versions("ale-py")
+    )
 
 
 def _fastes(*arguments: str) -> None:

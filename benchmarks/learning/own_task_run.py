@@ -121,8 +121,7 @@ def play_row(name: str, method: str, seed: int, steps: int) -> Row:
     learnt = peers.get(kind, learn_fastes)(task, preset or kind, seed, steps)
     cpu = round(ended_cpu_seconds() - before, 1)
     returns = play(learnt.env, learnt.act, range(FINAL_SEEDS, FINAL_SEEDS + EPISODES), learnt.begin)
-    package = metadata.packages_distributions().get(task.module, [""])[0]
-    told = versions() + (f", {package} {metadata.version(package)}" if package else "")
+    told = versions(*metadata.packages_distributions().get(task.module, [])[:1])
     return Row(name, method, seed, learnt.steps, cpu, round(float(np.mean(returns)), 4), round(float(np.std(returns)), 4), told)
 
 
