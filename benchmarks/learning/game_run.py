@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.child_process import answer_once
+from benchmarks.learning.runs.training_folder import trained
 from benchmarks.machine import versions
 from fastes import FastES
-from fastes.cli.main import main
 from fastes.reports.progress_rows import read_progress
 from fastes.runs.run_config import PROGRESS
-from fastes.runs.run_folder import RunFolder
 
 EPISODES = 30
 _FIRST_SEED = 20_000  # of games that no training, evaluation or choice between checkpoints has
@@ -40,22 +39,19 @@ class Score(NamedTuple):
     worst: float
     versions: str
 
+    @property
+    def told(self) -> str:
+        """It in a few words."""
+        return f"{self.score:g} +- {self.std:g}, worst {self.worst:g}"
+
 
 def train(game: str, flags: str, seed: int, timesteps: int, runs: str) -> Score:
-    """Train as `fastes train` does, or resume the run folder of an earlier process, then play what it leaves in best.zip.
+    """Train, or resume what an earlier process left, then play what is in best.zip.
 
     Args:
-        runs: Folder for run folders; those of this training lie in one of its own in it.
+        runs: Folder for run folders.
     """
-    home = Path(runs) / "-".join((game, str(seed), str(timesteps), *shlex.split(flags))).replace("/", "-")
-    saved = list(home.glob("*/*/checkpoint.zip"))  # a process that was killed before its first checkpoint leaves other folders
-    folder = saved[0].parent if saved else None
-    if folder is None:
-        own = ["--seed", str(seed), "--runs", str(home), "--target-return", "none", "--total-timesteps", str(timesteps)]
-        _fastes("train", f"ALE/{game}-v5", *own, *shlex.split(flags))
-        folder = next(home.glob("*/*/checkpoint.zip")).parent
-    elif not RunFolder(folder).finished:
-        _fastes("train", "--resume", str(folder))  # which keeps its settings and its budget
+    folder = trained(f"ALE/{game}-v5", shlex.split(flags), seed, timesteps, Path(runs))
     counted = read_progress(folder / PROGRESS, ("timesteps", "eval_timesteps", "cpu_seconds"))
     played, in_evaluations, cpu_seconds = (float(column[-1]) for column in counted.values())
     with FastES.load(folder / "best.zip", n_workers=0) as model:
@@ -64,11 +60,6 @@ def train(game: str, flags: str, seed: int, timesteps: int, runs: str) -> Score:
     return Score(
         game, flags, seed, timesteps, round(played + in_evaluations), round(cpu_seconds), mean, std, worst, versions("ale-py")
     )
-
-
-def _fastes(*arguments: str) -> None:
-    if status := main([*arguments, "--workers", "0", "--quiet"]):
-        raise RuntimeError(f"fastes {shlex.join(arguments)} ended with status {status}, as is said above")
 
 
 if __name__ == "__main__":

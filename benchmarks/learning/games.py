@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import shlex
 import statistics
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmarks.child_process import Child
-from benchmarks.csv_records import append_record, read_records
+from benchmarks.csv_records import read_records
 from benchmarks.learning.game_run import EPISODES, Score
 from benchmarks.learning.runs.resumable import resumable
-from benchmarks.learning.runs.side_by_side import run_jobs
-from benchmarks.machine import usable_cpus
-from benchmarks.options import COUNT, COUNT_OR_0, check_envs
+from benchmarks.learning.runs.training_queue import QueuedTraining, add_queue_options, run_queue
+from benchmarks.options import COUNT, check_envs
 from benchmarks.tables import amount, markdown_table
 from fastes.settings.preset_loader import tomllib
 
 _FRAMES = 4  # of a decision, unless flags say otherwise
-_OWN_FLAGS = {"--seed", "--seeds", "--runs", "--resume", "--total-timesteps", "--target-return", "--workers"}
+_RUN = "benchmarks.learning.game_run"
 _OTHERS = {"ES, 1e9 frames": "es", "A3C, 1 day": "a3c", "SB3's PPO, 40M": "ppo", "random": "random", "human": "human"}
 
 Published = Mapping[str, Mapping[str, float]]  # of a game, by the keys of games.toml
@@ -33,62 +28,17 @@ def read_published() -> Published:
     return found
 
 
-class Training:
-    """A training of the queue."""
-
-    def __init__(self, given: dict[str, Any], out: Path, failures: list[str]) -> None:
-        self.given, self.out, self.failures = given, out, failures
-
-    def start(self, cpus: Sequence[int]) -> Child:
-        folder = Path(self.given["runs"])
-        folder.mkdir(parents=True, exist_ok=True)
-        log = folder / f"{_name(self.given).replace('/', '-')}.log"
-        return Child("benchmarks.learning.game_run", self.given, cpus, 1, folder, log)
-
-    def note(self, record: dict[str, Any]) -> None:
-        score = Score(**record)
-        append_record(self.out, score)
-        print(f"{_name(self.given)}: {score.score:g} +- {score.std:g}, worst {score.worst:g}", file=sys.stderr)
-
-    def end(self, failure: str | None) -> None:
-        if failure is not None:
-            self.failures.append(f"{_name(self.given)} failed, see the logs in {self.given['runs']}: {failure}")
-            print(self.failures[-1], file=sys.stderr)
-
-
-def checked_flags(text: str) -> str:
-    """Flags of fastes train, as --flags has them.
-
-    Raises:
-        argparse.ArgumentTypeError: They cannot be read, or the queue sets one of them.
-    """
-    try:
-        names = {flag.partition("=")[0] for flag in shlex.split(text)}
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
-    if own := sorted(names & _OWN_FLAGS):
-        raise argparse.ArgumentTypeError(f"{text!r}: the queue sets {own[0]} itself")
-    return text
-
-
-def csv_file(text: str) -> Path:
-    """A file for lines, next to which a folder of its stem has room."""
-    if not Path(text).suffix or Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a CSV file, such as {Path(text) / 'scores.csv'}")
-    return Path(text)
-
-
 def run(games: Sequence[str], flags: str, seeds: Sequence[int], timesteps: int, out: Path, cores: int | None) -> list[str]:
     """Train what has no line yet, all games on one seed before the next one. Returns what failed."""
-    out.parent.mkdir(parents=True, exist_ok=True)
     done = {(score.game, score.flags, score.seed, score.timesteps) for score in read_records(out, Score)}
-    failures, runs = list[str](), str(out.with_suffix("").absolute())
+    failures = list[str]()
+    common = {"flags": flags, "timesteps": timesteps}
     jobs = [
-        Training({"game": game, "flags": flags, "seed": seed, "timesteps": timesteps, "runs": runs}, out, failures)
+        QueuedTraining(game, _RUN, {**common, "game": game, "seed": seed}, Score, out, failures)
         for seed, game in itertools.product(seeds, games)
         if (game, flags, seed, timesteps) not in done
     ]
-    run_jobs(jobs, [[cpu] for cpu in usable_cpus(cores)])
+    run_queue(jobs, cores)
     return failures
 
 
@@ -118,28 +68,13 @@ def _normalised(score: float, others: Mapping[str, float]) -> str:
     return f"{100.0 * (score - others['random']) / (others['human'] - others['random']):.0f} %"
 
 
-def _name(given: Mapping[str, Any]) -> str:
-    return " ".join(filter(None, (given["game"], given["flags"], f"seed {given['seed']}")))
-
-
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.games", description=__doc__)
     parser.add_argument("command", choices=("run", "table"), help=f"run plays {EPISODES} games with what each training leaves")
     published = read_published()
     parser.add_argument("--games", nargs="+", default=list(published), metavar="NAME", help=f"default: {', '.join(published)}")
-    parser.add_argument("--seeds", type=COUNT_OR_0, nargs="+", default=[0, 1, 2], metavar="K", help="default: 0 1 2")
     parser.add_argument("--timesteps", type=COUNT, default=4_000_000, metavar="N", help="decisions (default: 4,000,000)")
-    parser.add_argument(
-        "--flags",
-        type=checked_flags,
-        default="",
-        help="of fastes train, as --flags='--sigma 0.03' (default: the preset's settings); frames count 4 per decision",
-    )
-    parser.add_argument("--cores", type=COUNT, metavar="N", help="trainings side by side (default: a core each)")
-    out = Path("benchmarks/results/games/scores.csv")
-    parser.add_argument(
-        "--out", type=csv_file, default=out, metavar="CSV", help=f"lines; those in it are skipped (default: {out})"
-    )
+    add_queue_options(parser, (0, 1, 2), Path("benchmarks/results/games/scores.csv"))
     arguments, failures = parser.parse_args(given), list[str]()
     games, seeds = list(dict.fromkeys(arguments.games)), list(dict.fromkeys(arguments.seeds))
     if arguments.command == "run":

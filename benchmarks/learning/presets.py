@@ -1,25 +1,24 @@
-"""Returns that a preset reaches on several seeds: the final parameters and the best so far, over 100 noise-free episodes."""
+"""Returns that presets reach on several seeds: a queue of trainings, each of one core, and 100 noise-free episodes."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
-import os
+import shlex
 import statistics
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.child_process import Child
-from benchmarks.csv_records import append_record, read_records
+from benchmarks.csv_records import read_records
 from benchmarks.learning.courses import COURSES, course_of, reported_timesteps
 from benchmarks.learning.preset_run import EPISODES, Result
 from benchmarks.learning.runs.contestant import preset_fingerprint
 from benchmarks.learning.runs.resumable import resumable
-from benchmarks.learning.runs.side_by_side import run_jobs
+from benchmarks.learning.runs.training_queue import QueuedTraining, add_queue_options, run_queue
 from benchmarks.machine import describe
-from benchmarks.options import COUNT, COUNT_OR_0
+from benchmarks.options import COUNT
 from benchmarks.tables import markdown_table
 from fastes.settings.preset_loader import load_preset, preset_for
 from fastes.settings.recipes import PLAIN
@@ -27,42 +26,28 @@ from fastes.settings.recipes import PLAIN
 _RUN = "benchmarks.learning.preset_run"
 
 
-def cpus_of_slots(slots: int, each: int) -> list[list[int]]:
-    """CPUs of runs side by side, which share them only if there are too few."""
-    usable = sorted(os.sched_getaffinity(0))
-    return [[usable[k % len(usable)] for k in range(slot * each, (slot + 1) * each)] for slot in range(slots)]
-
-
-class Seed:
-    """One seed; its result is written when it is there. changes: of the preset's settings."""
-
-    def __init__(self, arguments: argparse.Namespace, seed: int, changes: dict[str, Any], failures: list[str]) -> None:
-        self.arguments, self.seed, self.changes, self.failures = arguments, seed, changes, failures
-
-    def start(self, cpus: Sequence[int]) -> Child:
-        arguments = self.arguments
-        given: dict[str, Any] = {name: getattr(arguments, name) for name in ("env", "preset", "timesteps", "aim")}
-        given |= {"seed": self.seed, "n_workers": arguments.workers_per_run, "changes": self.changes}
-        logs = arguments.out.parent / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
-        log = logs / f"{arguments.env.replace('/', '-')}-{arguments.preset.replace('/', '-')}-seed-{self.seed}.log"
-        return Child(_RUN, given, cpus, arguments.workers_per_run, arguments.out.parent, log)
-
-    def note(self, record: dict[str, Any]) -> None:
-        append_record(self.arguments.out, Result(**record))
-        print(f"seed {self.seed}: final {record['final_mean']:.1f}, best {record['best_mean']:.1f}", file=sys.stderr)
-
-    def end(self, failure: str | None) -> None:
-        if failure is not None:
-            self.failures.append(f"seed {self.seed} failed: {failure}")
-
-
-def run_seeds(arguments: argparse.Namespace, seeds: Sequence[int], changes: dict[str, Any] | None = None) -> list[str]:
-    """Run seeds side by side. Returns what went wrong."""
-    failures: list[str] = []
-    jobs = [Seed(arguments, seed, changes or {}, failures) for seed in seeds]
-    run_jobs(jobs, cpus_of_slots(arguments.parallel, arguments.workers_per_run))
+def run(arguments: argparse.Namespace) -> list[str]:
+    """Train what has no row yet, all environments on one seed before the next one. Returns what failed."""
+    done = {env: {result.seed for result in results_of(arguments, env)} for env in arguments.env}
+    failures = list[str]()
+    jobs = [
+        QueuedTraining(env, _RUN, {**_of_env(arguments, env), "seed": seed}, Result, arguments.out, failures)
+        for seed, env in itertools.product(arguments.seeds, arguments.env)
+        if seed not in done[env]
+    ]
+    run_queue(jobs, arguments.cores)
     return failures
+
+
+def _of_env(arguments: argparse.Namespace, env: str) -> dict[str, Any]:
+    """The common part of its trainings; preset, budget and aim are filled in."""
+    return {
+        "env": env,
+        "flags": arguments.flags,
+        "preset": arguments.preset or preset_for(env) or PLAIN,
+        "timesteps": arguments.timesteps or reported_timesteps(env),
+        "aim": course_of(env).aim if arguments.aim is None else arguments.aim,
+    }
 
 
 def summary(results: list[Result], aim: float) -> str:
@@ -85,62 +70,57 @@ def _cell(value: float) -> str:
 
 
 def parsed(given: Sequence[str] | None) -> argparse.Namespace:
-    """Options, those of the environment filled in."""
+    """Checked options."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.presets", description=__doc__)
-    parser.add_argument("--env", required=True, help=f"environment id; budgets and aims are known for {', '.join(COURSES)}")
+    known = ", ".join(COURSES)
+    parser.add_argument("--env", required=True, nargs="+", metavar="ID", help=f"budgets and aims are known for {known}")
     parser.add_argument("--preset", metavar="NAME", help="one of FastES's presets (default: the environment's, or 'default')")
-    parser.add_argument("--seeds", type=COUNT_OR_0, nargs="+", default=[0, 1, 2, 3, 4], metavar="K", help="default: 0 1 2 3 4")
-    parser.add_argument("--timesteps", type=COUNT, help="budget of each run (default: the environment's)")
+    parser.add_argument("--timesteps", type=COUNT, help="budget of each training (default: the environment's)")
     parser.add_argument("--aim", type=float, help="return whose first evaluation is dated (default: the environment's)")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("benchmarks/results/learning.csv"),
-        metavar="CSV",
-        help="a row a run; runs that it holds already are skipped (default: benchmarks/results/learning.csv)",
-    )
-    parser.add_argument("--workers-per-run", type=COUNT, default=1, metavar="N", help="workers and cores of a run (default: 1)")
-    parser.add_argument("--parallel", type=COUNT, default=2, metavar="N", help="runs side by side (default: 2)")
+    add_queue_options(parser, (0, 1, 2, 3, 4), Path("benchmarks/results/learning.csv"))
     arguments = parser.parse_args(given)
-    arguments.preset = arguments.preset or preset_for(arguments.env) or PLAIN
-    try:
-        load_preset(arguments.preset)
-    except ValueError as error:
-        parser.error(f"--preset: {error}")
-    if arguments.env not in COURSES and (arguments.timesteps is None or arguments.aim is None):
-        parser.error(f"{arguments.env} has no known budget and aim: give --timesteps and --aim")
-    arguments.timesteps = arguments.timesteps or reported_timesteps(arguments.env)
-    arguments.aim = course_of(arguments.env).aim if arguments.aim is None else arguments.aim
+    arguments.env, arguments.seeds = list(dict.fromkeys(arguments.env)), list(dict.fromkeys(arguments.seeds))
+    if "--preset" in (flag.partition("=")[0] for flag in shlex.split(arguments.flags)):
+        parser.error("--flags: the preset is an option of its own, --preset")
+    for env in arguments.env:
+        if env not in COURSES and (arguments.timesteps is None or arguments.aim is None):
+            parser.error(f"{env} has no known budget and aim: give --timesteps and --aim")
+    if arguments.preset is not None:
+        try:
+            load_preset(arguments.preset)
+        except ValueError as error:
+            parser.error(f"--preset: {error}")
     return arguments
 
 
-def results_of(arguments: argparse.Namespace) -> list[Result]:
-    """The runs that were asked for and are done, with the preset's settings of today."""
-    found = results_of_today(arguments.out, arguments.env, arguments.preset, arguments.timesteps)
-    return [result for result in found if result.aim == arguments.aim and result.seed in arguments.seeds]
+def results_of(arguments: argparse.Namespace, env: str) -> list[Result]:
+    """The trainings that were asked for and are done, with the preset's settings of today."""
+    asked = _of_env(arguments, env)
+    found = results_of_today(arguments.out, env, asked["preset"], asked["timesteps"], arguments.flags)
+    return [result for result in found if result.aim == asked["aim"] and result.seed in arguments.seeds]
 
 
-def results_of_today(file: Path, env: str, preset: str, timesteps: int) -> list[Result]:
-    """The runs of a preset with its settings of today."""
-    today = ("", preset_fingerprint(preset))
-    asked = (env, preset, timesteps)
+def results_of_today(file: Path, env: str, preset: str, timesteps: int, flags: str = "") -> list[Result]:
+    """The trainings of a preset with its settings of today. With flags their settings are not compared."""
+    today, asked = ("", preset_fingerprint(preset)), (env, preset, timesteps, flags)
     return [
         result
         for result in read_records(file, Result)
-        if (result.env, result.preset, result.timesteps) == asked and result.settings in today
+        if (result.env, result.preset, result.timesteps, result.flags) == asked and (flags or result.settings in today)
     ]
 
 
 def main(given: Sequence[str] | None = None) -> None:
     arguments = parsed(given)
-    done = {result.seed for result in results_of(arguments)}
     with resumable():
-        failures = run_seeds(arguments, [seed for seed in arguments.seeds if seed not in done])
-    kind = f"preset {arguments.preset!r}, {arguments.timesteps:,} timesteps"
-    print(f"{describe()}\n\n{arguments.env} with {kind}, returns over {EPISODES} episodes\n")
-    results = results_of(arguments)
-    if results:
-        print(summary(results, arguments.aim))
+        failures = run(arguments)
+    print(describe())
+    for env in arguments.env:
+        asked, found = _of_env(arguments, env), results_of(arguments, env)
+        kind = f"preset {asked['preset']!r} {arguments.flags}".strip()
+        print(f"\n{env} with {kind}, {asked['timesteps']:,} timesteps, returns over {EPISODES} episodes\n")
+        if found:
+            print(summary(found, asked["aim"]))
     if failures:
         raise SystemExit("\n".join(failures))
 

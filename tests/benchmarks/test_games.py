@@ -14,6 +14,7 @@ sys.path.append(str(Path(__file__).parents[2]))  # last: the checkout's fastes m
 from benchmarks.csv_records import append_record, read_records
 from benchmarks.learning import game_run, games
 from benchmarks.learning.game_run import Score
+from benchmarks.learning.runs.training_queue import QueuedTraining
 from fastes import FastES
 
 
@@ -41,11 +42,11 @@ def test_only_what_has_no_line_is_trained(tmp_path: Path, monkeypatch: pytest.Mo
     for line in (score("Pong", 0, 1.0), score("Boxing", 1, 1.0, "--sigma 0.03"), score("Boxing", 0, 1.0, timesteps=500)):
         append_record(out, line)
 
-    def note(jobs: Iterable[games.Training], places: list[list[int]]) -> None:
-        assert len(places) == 1
+    def note(jobs: Iterable[QueuedTraining], cores: int | None) -> None:
+        assert cores == 1
         started.extend((job.given["game"], job.given["seed"]) for job in jobs)
 
-    monkeypatch.setattr(games, "run_jobs", note)
+    monkeypatch.setattr(games, "run_queue", note)
     assert games.run(["Pong", "Boxing"], "", [0, 1], 1000, out, cores=1) == []
     assert started == [("Boxing", 0), ("Pong", 1), ("Boxing", 1)]
 

@@ -36,7 +36,7 @@ from benchmarks.learning.reports.thresholds import (
 )
 from benchmarks.learning.runs import runner
 from benchmarks.learning.runs.clock import Budget, Clock, tree_cpu_seconds
-from benchmarks.learning.runs.contestant import fingerprint
+from benchmarks.learning.runs.contestant import fingerprint, preset_fingerprint
 from benchmarks.learning.runs.evaluation import CURVE_SEEDS, FINAL_SEEDS, Task, Watch, due_shares
 from benchmarks.learning.runs.results import MEASURES, Row, Run, append_row, failures, finished_runs, next_attempt, read_rows
 from benchmarks.learning.runs.resumable import resumable
@@ -592,23 +592,51 @@ def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
     assert time.monotonic() - began < 60
 
 
-def test_seeds_of_a_preset_side_by_side_go_on_where_they_were(
+def test_a_queue_of_presets_goes_on_where_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "results" / "learning.csv"
-    command = ["--env", "CartPole-v1", "--timesteps", "300", "--parallel", "2", "--out", str(out)]
-    presets.main([*command, "--seeds", "0", "1"])
-    assert sorted(row.seed for row in read_records(out, Result)) == [0, 1]
+    command = ["--timesteps", "300", "--out", str(out)]
+    presets.main([*command, "--env", "CartPole-v1", "--seeds", "0", "1"])
+    rows = read_records(out, Result)
+    assert sorted(row.seed for row in rows) == [0, 1]
+    assert {row.settings for row in rows} == {preset_fingerprint("CartPole-v1")}, "the budget is no setting of the preset's"
     whole = out.read_text()
     out.write_text(whole + 'CartPole-v1,"torn')
-    presets.main([*command, "--seeds", "1", "0", "2"])
-    assert [row.seed for row in read_records(out, Result)[2:]] == [2]
+    presets.main([*command, "--env", "CartPole-v1", "Acrobot-v1", "--seeds", "1", "2"])
+    assert sorted((row.env, row.seed) for row in read_records(out, Result)[2:]) == [
+        ("Acrobot-v1", 1),
+        ("Acrobot-v1", 2),
+        ("CartPole-v1", 2),
+    ]
     assert out.read_text().startswith(whole), "what is finished is not run again"
-    assert "| 2 " in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "Acrobot-v1 with preset 'Acrobot-v1', 300 timesteps" in told
+    assert "| 2 " in told
+    presets.main([*command, "--env", "CartPole-v1", "--seeds", "2", "--flags=--sigma 0.7"])
+    other = read_records(out, Result)[-1]
+    assert (other.seed, other.flags) == (2, "--sigma 0.7"), "with other flags it is another training"
+    assert other.settings not in {row.settings for row in rows}
     monkeypatch.setattr(presets, "_RUN", "no_such_module")
-    with pytest.raises(SystemExit, match=r"seed 3 failed: exit status 1: .*No module named no_such_module"):
-        presets.main([*command, "--seeds", "2", "3"])
-    assert [row.seed for row in read_records(out, Result)[2:]] == [2]
+    failed = r"CartPole-v1 seed 3 failed, see the logs in .*: exit status 1: .*No module named no_such_module"
+    with pytest.raises(SystemExit, match=failed):
+        presets.main([*command, "--env", "CartPole-v1", "--seeds", "2", "3"])
+    assert len(read_records(out, Result)) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("CartPole-v1", "--flags=--preset paper"), "the preset is an option of its own, --preset"),
+        (("CartPole-v1", "--preset", "no-such"), "--preset: "),
+        (("FrozenLake-v1",), "FrozenLake-v1 has no known budget and aim: give --timesteps and --aim"),
+    ],
+)
+def test_wrong_options_of_presets_start_nothing(given: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        presets.main(["--env", *given])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_settings_that_were_changed_have_another_fingerprint() -> None:
