@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import shlex
 from pathlib import Path
@@ -14,7 +13,6 @@ from benchmarks.learning.runs.training_folder import trained
 from benchmarks.machine import versions
 from fastes import FastES
 from fastes.runs.curves import read_curve
-from fastes.settings.preset_loader import choose_settings
 
 EPISODES = 100
 
@@ -67,7 +65,7 @@ def train(env: str, preset: str, flags: str, seed: int, timesteps: int, aim: flo
         best = model.evaluate(EPISODES)
     with FastES.load(folder / "checkpoint.zip", n_workers=0) as model:
         final = model.evaluate(EPISODES)
-        told = dataclasses.replace(model.settings, total_timesteps=choose_settings(preset, {}).total_timesteps)
+        settings = fingerprint(model.settings)
     return Result(
         env,
         preset,
@@ -78,7 +76,7 @@ def train(env: str, preset: str, flags: str, seed: int, timesteps: int, aim: flo
         *(round(curve.clock.seconds, 1), round(curve.clock.cpu_seconds, 1)),
         versions(),
         aim,
-        fingerprint(told),
+        settings,
         flags,
     )
 

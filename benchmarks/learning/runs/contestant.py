@@ -68,10 +68,10 @@ def fingerprint(settings: Settings) -> str:
     """Return eight hexadecimal digits that tell rows from before a change of a preset from those after it.
 
     Only settings that differ from their defaults count, so that a new setting, and one that is dropped, leaves old rows valid.
-    When evaluations play, and how often, changes no parameters.
+    When evaluations play, and how often, changes no parameters. The budget has a column of its own.
     """
     defaults = Settings().to_dict()
-    no_matter = ("eval_lag", "eval_every")
+    no_matter = ("eval_lag", "eval_every", "total_timesteps")
     values = {name: value for name, value in settings.to_dict().items() if value != defaults[name] and name not in no_matter}
     return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
 
