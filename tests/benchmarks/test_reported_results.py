@@ -30,16 +30,16 @@ from fastes.settings.preset_loader import all_presets, tomllib
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-SCORE = r"; (\S+) \((\S+) to (\S+)\) after ([\d.]+)M steps on seeds 0 to (\d), "
+SCORE = r"; (\S+) \((\S+) to (\S+)\) after ([\d.]+)M steps on seeds (\d+) to (\d+), "
 SOURCE = re.compile(SCORE + r"python -m benchmarks\.learning\.(\w+)")
 
 
-def reported(env: str) -> tuple[tuple[str, str, str], int, int, str]:
-    """Median, lowest and highest score as the preset's source gives them, timesteps, number of seeds, benchmark."""
+def reported(env: str) -> tuple[tuple[str, str, str], int, range, str]:
+    """Median, lowest and highest score as the preset's source gives them, timesteps, seeds, benchmark."""
     found = SOURCE.search(all_presets()[env]["source"])
     assert found is not None, f"{env}: no score in its source"
-    median, low, high, millions, last, benchmark = found.groups()
-    return (median, low, high), round(float(millions) * 1e6), int(last) + 1, benchmark
+    median, low, high, millions, first, last, benchmark = found.groups()
+    return (median, low, high), round(float(millions) * 1e6), range(int(first), int(last) + 1), benchmark
 
 
 def final_scores(env: str, benchmark: str, timesteps: int) -> dict[int, float]:
@@ -52,10 +52,10 @@ def final_scores(env: str, benchmark: str, timesteps: int) -> dict[int, float]:
 
 @pytest.mark.parametrize("env", sorted(COURSES))
 def test_a_presets_source_has_the_scores_of_the_table(env: str) -> None:
-    said, timesteps, num_seeds, benchmark = reported(env)
+    said, timesteps, seeds, benchmark = reported(env)
     scores = final_scores(env, benchmark, timesteps)
-    assert set(range(num_seeds)) <= set(scores)
-    of = [scores[seed] for seed in range(num_seeds)]
+    assert set(seeds) <= set(scores)
+    of = [scores[seed] for seed in seeds]
     for text, score in zip(said, (statistics.median(of), min(of), max(of)), strict=True):
         decimals = len(text.partition(".")[2])
         assert text == f"{score:.{decimals}f}"
@@ -66,10 +66,10 @@ def test_the_page_of_presets_has_their_scores(env: str) -> None:
     text, _, _ = (ROOT / "docs" / "presets.md").read_text().partition("## What one recipe reaches without a race")
     (row,) = re.findall(rf"^\| {env} .*$", text, re.MULTILINE)
     name, _, timesteps, median, spread, _ = (cell.strip() for cell in row.strip("|").split("|"))
-    said, steps, num_seeds, _ = reported(env)
+    said, steps, seeds, _ = reported(env)
     assert (median, spread) == (said[0], f"{said[1]} to {said[2]}")
     assert timesteps == f"{steps / 1e6:g}M"
-    assert name == (env if num_seeds == 5 else f"{env} ({num_seeds})")
+    assert name == (env if len(seeds) == 5 else f"{env} ({len(seeds)})")
 
 
 FIRST_REACHED = re.compile(r"(-?[\d.]+) at ([\d.]+)M")
@@ -82,8 +82,7 @@ def test_the_page_of_presets_has_the_median_step_of_the_first_evaluation_as_good
     if not found:
         assert env == "Hopper-v5", "which says in words what fewer seeds than half reach"
         return
-    _, timesteps, num_seeds, benchmark = reported(env)
-    of = range(num_seeds)
+    _, timesteps, of, benchmark = reported(env)
     if benchmark == "presets":
         rows = [row for row in results_of_today(RESULTS / "learning.csv", env, env, timesteps) if row.seed in of]
         assert {row.aim for row in rows} == {float(found[1])}
@@ -91,7 +90,7 @@ def test_the_page_of_presets_has_the_median_step_of_the_first_evaluation_as_good
     else:
         runs = runs_of("fastes", env, Budget(steps=timesteps), [read_rows(RESULTS / benchmark / "results.csv")])
         steps = [first_reached(run, float(found[1]), "steps") for run in runs if run.final.seed in of]
-    assert len(steps) == num_seeds
+    assert len(steps) == len(of)
     decimals = len(found[2].partition(".")[2])
     assert float(found[2]) == round(statistics.median(steps) / 1e6, decimals)
 
