@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.child_process import answer_once
-from benchmarks.learning.runs.training_folder import trained
+from benchmarks.learning.runs.training_folder import load, trained
 from benchmarks.machine import versions
-from fastes import FastES
 from fastes.reports.progress_rows import read_progress
 from fastes.runs.run_config import PROGRESS
 
@@ -41,7 +40,7 @@ class Score(NamedTuple):
 
     @property
     def told(self) -> str:
-        """It in a few words."""
+        """In a few words, for messages."""
         return f"{self.score:g} +- {self.std:g}, worst {self.worst:g}"
 
 
@@ -54,7 +53,7 @@ def train(game: str, flags: str, seed: int, timesteps: int, runs: str) -> Score:
     folder = trained(f"ALE/{game}-v5", shlex.split(flags), seed, timesteps, Path(runs))
     counted = read_progress(folder / PROGRESS, ("timesteps", "eval_timesteps", "cpu_seconds"))
     played, in_evaluations, cpu_seconds = (float(column[-1]) for column in counted.values())
-    with FastES.load(folder / "best.zip", n_workers=0) as model:
+    with load(folder / "best.zip", f"ALE/{game}-v5") as model:
         returns = model.evaluate(EPISODES, first_seed=_FIRST_SEED).returns
     mean, std, worst = (round(float(value), 1) for value in (returns.mean(), returns.std(), returns.min()))
     return Score(

@@ -8,10 +8,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.csv_records import read_records
 from benchmarks.learning.game_run import EPISODES, Score
-from benchmarks.learning.runs.resumable import resumable
-from benchmarks.learning.runs.training_queue import QueuedTraining, add_queue_options, run_queue
+from benchmarks.learning.runs.training_queue import QueuedTraining, add_queue_options, read_results, run_queue
 from benchmarks.options import COUNT, check_envs
 from benchmarks.tables import amount, markdown_table
 from fastes.settings.preset_loader import tomllib
@@ -29,8 +27,8 @@ def read_published() -> Published:
 
 
 def run(games: Sequence[str], flags: str, seeds: Sequence[int], timesteps: int, out: Path, cores: int | None) -> list[str]:
-    """Train what has no line yet, all games on one seed before the next one. Returns what failed."""
-    done = {(score.game, score.flags, score.seed, score.timesteps) for score in read_records(out, Score)}
+    """Train what has no result yet, all games on one seed before the next one. Returns what failed."""
+    done = {(score.game, score.flags, score.seed, score.timesteps) for score in read_results(out, Score)}
     failures = list[str]()
     common = {"flags": flags, "timesteps": timesteps}
     jobs = [
@@ -73,15 +71,20 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("command", choices=("run", "table"), help=f"run plays {EPISODES} games with what each training leaves")
     published = read_published()
     parser.add_argument("--games", nargs="+", default=list(published), metavar="NAME", help=f"default: {', '.join(published)}")
-    parser.add_argument("--timesteps", type=COUNT, default=4_000_000, metavar="N", help="decisions (default: 4,000,000)")
+    parser.add_argument(
+        "--timesteps",
+        type=COUNT,
+        default=4_000_000,
+        metavar="N",
+        help="decisions, of 4 frames each (default: 4,000,000)",
+    )
     add_queue_options(parser, (0, 1, 2), Path("benchmarks/results/games/scores.csv"))
     arguments, failures = parser.parse_args(given), list[str]()
     games, seeds = list(dict.fromkeys(arguments.games)), list(dict.fromkeys(arguments.seeds))
     if arguments.command == "run":
         check_envs(parser, [f"ALE/{game}-v5" for game in games])
-        with resumable():
-            failures = run(games, arguments.flags, seeds, arguments.timesteps, arguments.out, arguments.cores)
-    found = [score for score in read_records(arguments.out, Score) if score.game in games]
+        failures = run(games, arguments.flags, seeds, arguments.timesteps, arguments.out, arguments.cores)
+    found = [score for score in read_results(arguments.out, Score) if score.game in games]
     if not found and not failures:
         parser.error(f"{arguments.out} has no line of {', '.join(games)}: `run` writes them")
     print(table(found, published))

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.child_process import answer_once
-from benchmarks.learning.runs.contestant import fingerprint
-from benchmarks.learning.runs.training_folder import trained
+from benchmarks.learning.runs.training_folder import load, trained
 from benchmarks.machine import versions
-from fastes import FastES
 from fastes.runs.curves import read_curve
 
 EPISODES = 100
@@ -24,9 +22,10 @@ class Result(NamedTuple):
         evaluation during training was the best.
     first_reached: timesteps that the first parameters whose evaluation during training reached the aim had been trained with,
         nan for none.
-    wall_seconds: of training, without pauses.
+    wall_seconds: of the generations, without pauses; in older rows of the final selection, too.
     cpu_seconds: of training, all its processes.
-    settings: their fingerprint, empty in rows that are older than it.
+    versions: when the parameters played.
+    settings: the preset's fingerprint, empty in rows that are older than it.
     flags: given to `fastes train` in addition to the preset.
     """
 
@@ -48,24 +47,23 @@ class Result(NamedTuple):
 
     @property
     def told(self) -> str:
-        """It in a few words."""
+        """In a few words, for messages."""
         return f"final {self.final_mean:.1f}, best {self.best_mean:.1f}"
 
 
-def train(env: str, preset: str, flags: str, seed: int, timesteps: int, aim: float, runs: str) -> Result:
+def train(env: str, preset: str, settings: str, flags: str, seed: int, timesteps: int, aim: float, runs: str) -> Result:
     """Train with a preset, or resume what an earlier process left, then play the last and the best parameters.
 
     Args:
         runs: Folder for run folders.
     """
-    folder = trained(env, ["--preset", preset, *shlex.split(flags)], seed, timesteps, Path(runs))
+    folder = trained(env, ["--preset", preset, *shlex.split(flags)], seed, timesteps, Path(runs), settings)
     curve = read_curve(folder)
     reached = curve.steps[curve.returns >= aim]
-    with FastES.load(folder / "best.zip", n_workers=0) as model:
+    with load(folder / "best.zip", env) as model:
         best = model.evaluate(EPISODES)
-    with FastES.load(folder / "checkpoint.zip", n_workers=0) as model:
+    with load(folder / "checkpoint.zip", env) as model:
         final = model.evaluate(EPISODES)
-        settings = fingerprint(model.settings)
     return Result(
         env,
         preset,

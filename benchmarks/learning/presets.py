@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 import itertools
 import math
-import shlex
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.csv_records import read_records
 from benchmarks.learning.courses import COURSES, course_of, reported_timesteps
 from benchmarks.learning.preset_run import EPISODES, Result
 from benchmarks.learning.runs.contestant import preset_fingerprint
-from benchmarks.learning.runs.resumable import resumable
-from benchmarks.learning.runs.training_queue import QueuedTraining, add_queue_options, run_queue
+from benchmarks.learning.runs.training_queue import QueuedTraining, add_queue_options, parsed_flags, read_results, run_queue
 from benchmarks.machine import describe
-from benchmarks.options import COUNT
+from benchmarks.options import COUNT, check_envs
 from benchmarks.tables import markdown_table
 from fastes.settings.preset_loader import load_preset, preset_for
 from fastes.settings.recipes import PLAIN
@@ -27,7 +24,7 @@ _RUN = "benchmarks.learning.preset_run"
 
 
 def run(arguments: argparse.Namespace) -> list[str]:
-    """Train what has no row yet, all environments on one seed before the next one. Returns what failed."""
+    """Train what has no row with today's settings, all environments on one seed before the next one. Returns what failed."""
     done = {env: {result.seed for result in results_of(arguments, env)} for env in arguments.env}
     failures = list[str]()
     jobs = [
@@ -41,10 +38,12 @@ def run(arguments: argparse.Namespace) -> list[str]:
 
 def _of_env(arguments: argparse.Namespace, env: str) -> dict[str, Any]:
     """The common part of its trainings; preset, budget and aim are filled in."""
+    preset = arguments.preset or preset_for(env) or PLAIN
     return {
         "env": env,
         "flags": arguments.flags,
-        "preset": arguments.preset or preset_for(env) or PLAIN,
+        "preset": preset,
+        "settings": preset_fingerprint(preset),
         "timesteps": arguments.timesteps or reported_timesteps(env),
         "aim": course_of(env).aim if arguments.aim is None else arguments.aim,
     }
@@ -80,15 +79,18 @@ def parsed(given: Sequence[str] | None) -> argparse.Namespace:
     add_queue_options(parser, (0, 1, 2, 3, 4), Path("benchmarks/results/learning.csv"))
     arguments = parser.parse_args(given)
     arguments.env, arguments.seeds = list(dict.fromkeys(arguments.env)), list(dict.fromkeys(arguments.seeds))
-    if "--preset" in (flag.partition("=")[0] for flag in shlex.split(arguments.flags)):
+    if (flags := parsed_flags(arguments.flags)).preset is not None or flags.config is not None:
         parser.error("--flags: the preset is an option of its own, --preset")
     for env in arguments.env:
         if env not in COURSES and (arguments.timesteps is None or arguments.aim is None):
             parser.error(f"{env} has no known budget and aim: give --timesteps and --aim")
+    check_envs(parser, arguments.env)
     if arguments.preset is not None:
+        if Path(arguments.preset).suffix == ".toml":
+            arguments.preset = str(Path(arguments.preset).absolute())
         try:
             load_preset(arguments.preset)
-        except ValueError as error:
+        except (OSError, TypeError, ValueError) as error:
             parser.error(f"--preset: {error}")
     return arguments
 
@@ -101,19 +103,18 @@ def results_of(arguments: argparse.Namespace, env: str) -> list[Result]:
 
 
 def results_of_today(file: Path, env: str, preset: str, timesteps: int, flags: str = "") -> list[Result]:
-    """The trainings of a preset with its settings of today. With flags their settings are not compared."""
+    """The trainings of a preset with its settings of today."""
     today, asked = ("", preset_fingerprint(preset)), (env, preset, timesteps, flags)
     return [
         result
-        for result in read_records(file, Result)
-        if (result.env, result.preset, result.timesteps, result.flags) == asked and (flags or result.settings in today)
+        for result in read_results(file, Result)
+        if (result.env, result.preset, result.timesteps, result.flags) == asked and result.settings in today
     ]
 
 
 def main(given: Sequence[str] | None = None) -> None:
     arguments = parsed(given)
-    with resumable():
-        failures = run(arguments)
+    failures = run(arguments)
     print(describe())
     for env in arguments.env:
         asked, found = _of_env(arguments, env), results_of(arguments, env)

@@ -84,6 +84,9 @@ def test_a_failure_is_told_and_stops_no_other(tmp_path: Path) -> None:
     ("given", "said"),
     [
         (("--flags=--seed 7",), "the queue sets --seed itself"),
+        (("--flags=--total-timestep 9",), "the queue sets --total-timesteps itself"),
+        (("--flags=--max-minutes 1",), "the queue sets --max-minutes itself"),
+        (("--flags=--nonsense 3",), "--nonsense"),
         (("--flags=--cnn '[[8",), "No closing quotation"),
         (("--out", "folder"), "expected a CSV file, such as folder/scores.csv"),
         (("--games", "pong"), "ALE/pong-v5"),

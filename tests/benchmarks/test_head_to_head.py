@@ -616,7 +616,6 @@ def test_a_queue_of_presets_goes_on_where_it_was(
     presets.main([*command, "--env", "CartPole-v1", "--seeds", "2", "--flags=--sigma 0.7"])
     other = read_records(out, Result)[-1]
     assert (other.seed, other.flags) == (2, "--sigma 0.7"), "with other flags it is another training"
-    assert other.settings not in {row.settings for row in rows}
     monkeypatch.setattr(presets, "_RUN", "no_such_module")
     failed = r"CartPole-v1 seed 3 failed, see the logs in .*: exit status 1: .*No module named no_such_module"
     with pytest.raises(SystemExit, match=failed):
@@ -624,11 +623,25 @@ def test_a_queue_of_presets_goes_on_where_it_was(
     assert len(read_records(out, Result)) == 6
 
 
+def test_a_preset_that_has_changed_is_trained_again(tmp_path: Path) -> None:
+    out, preset = tmp_path / "l.csv", tmp_path / "own.toml"
+    command = ["--env", "CartPole-v1", "--timesteps", "300", "--seeds", "7", "--preset", str(preset), "--out", str(out)]
+    for sigma in (0.1, 0.9, 0.9):
+        preset.write_text(f"[CartPole-v1]\nsigma = {sigma}\npopulation_size = 4\n")
+        presets.main(command)
+    narrow, wide = read_records(out, Result)
+    assert narrow.settings != wide.settings
+    assert narrow.final_mean != wide.final_mean, "the first one's parameters were played again"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         (("CartPole-v1", "--flags=--preset paper"), "the preset is an option of its own, --preset"),
+        (("CartPole-v1", "--flags=--conf x.toml"), "the preset is an option of its own, --preset"),
         (("CartPole-v1", "--preset", "no-such"), "--preset: "),
+        (("CartPole-v1", "--preset", "no-such.toml"), "no-such.toml"),
+        (("CartPole-v1", "NoSuch-v0", "--timesteps", "9", "--aim", "1"), "--env NoSuch-v0: NameNotFound"),
         (("FrozenLake-v1",), "FrozenLake-v1 has no known budget and aim: give --timesteps and --aim"),
     ],
 )

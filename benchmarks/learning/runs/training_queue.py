@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.child_process import Child
-from benchmarks.csv_records import append_record
+from benchmarks.csv_records import Record, append_record, read_records
+from benchmarks.learning.runs.resumable import resumable
 from benchmarks.learning.runs.side_by_side import run_jobs
 from benchmarks.machine import usable_cpus
 from benchmarks.options import COUNT, COUNT_OR_0
+from fastes.cli.main import build_parser
 
-_OWN_FLAGS = {"--seed", "--seeds", "--runs", "--resume", "--total-timesteps", "--target-return", "--workers"}
+_OWN_FLAGS = "seed", "seeds", "runs", "resume", "total_timesteps", "target_return", "workers", "max_minutes"
 
 
 class QueuedTraining(NamedTuple):
@@ -64,8 +66,25 @@ class QueuedTraining(NamedTuple):
 
 
 def run_queue(jobs: Iterable[QueuedTraining], cores: int | None) -> None:
-    """Train one after the other on each core. A failure stops no other training."""
-    run_jobs(jobs, [[cpu] for cpu in usable_cpus(cores)])
+    """Train one after the other on each core. A failure stops no other training.
+
+    Raises:
+        SystemExit: There are fewer cores; or the program was interrupted.
+    """
+    try:
+        places = [[cpu] for cpu in usable_cpus(cores)]
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+    with resumable():
+        run_jobs(jobs, places)
+
+
+def read_results(path: Path, kind: type[Record]) -> list[Record]:
+    """The results that there are. SystemExit if the file has other columns."""
+    try:
+        return read_records(path, kind)
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
 
 
 def add_queue_options(parser: argparse.ArgumentParser, seeds: Sequence[int], out: Path) -> None:
@@ -77,7 +96,7 @@ def add_queue_options(parser: argparse.ArgumentParser, seeds: Sequence[int], out
     )
     parser.add_argument("--cores", type=COUNT, metavar="N", help="trainings side by side (default: a core each)")
     parser.add_argument(
-        "--out", type=csv_file, default=out, metavar="CSV", help=f"lines; those in it are skipped (default: {out})"
+        "--out", type=csv_file, default=out, metavar="CSV", help=f"results; what it has is not trained again (default: {out})"
     )
 
 
@@ -86,18 +105,24 @@ def checked_flags(text: str) -> str:
 
     Raises:
         argparse.ArgumentTypeError: They cannot be read, or the queue sets one of them.
+        SystemExit: `fastes train` does not have them, as it has told.
     """
     try:
-        names = {flag.partition("=")[0] for flag in shlex.split(text)}
+        given = parsed_flags(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
-    if own := sorted(names & _OWN_FLAGS):
-        raise argparse.ArgumentTypeError(f"{text!r}: the queue sets {own[0]} itself")
+    if own := [name for name in _OWN_FLAGS if getattr(given, name) is not None]:
+        raise argparse.ArgumentTypeError(f"{text!r}: the queue sets --{own[0].replace('_', '-')} itself")
     return text
+
+
+def parsed_flags(text: str) -> argparse.Namespace:
+    """Flags as `fastes train` reads them; what is not given is None."""
+    return build_parser().parse_args(["train", "an-environment", *shlex.split(text)])
 
 
 def csv_file(text: str) -> Path:
     """A file for lines, next to which a folder of its stem has room."""
-    if not Path(text).suffix or Path(text).is_dir():
+    if not Path(text).suffix or Path(text).is_dir() or Path(text).with_suffix("").is_file():
         raise argparse.ArgumentTypeError(f"{text!r}: expected a CSV file, such as {Path(text) / 'scores.csv'}")
     return Path(text)
