@@ -72,7 +72,8 @@ def test_the_page_of_presets_has_their_scores(env: str) -> None:
     assert name == (env if len(seeds) == 5 else f"{env} ({len(seeds)})")
 
 
-FIRST_REACHED = re.compile(r"(-?[\d.]+) at ([\d.]+)M")
+FIRST_REACHED = re.compile(r"(-?[\d.]+) (?:at ([\d.]+)M|by (\d) of 5 seeds)")
+IN_WORDS = {"Hopper-v5", "Reacher-v5"}
 
 
 @pytest.mark.parametrize("env", sorted(COURSES))
@@ -80,7 +81,7 @@ def test_the_page_of_presets_has_the_median_step_of_the_first_evaluation_as_good
     cell = re.findall(rf"^\| {env} .*\| (.*?) \|$", (ROOT / "docs" / "presets.md").read_text(), re.MULTILINE)[0]
     found = FIRST_REACHED.fullmatch(cell)
     if not found:
-        assert env == "Hopper-v5", "which says in words what fewer seeds than half reach"
+        assert env in IN_WORDS
         return
     _, timesteps, of, benchmark = reported(env)
     if benchmark == "presets":
@@ -91,6 +92,9 @@ def test_the_page_of_presets_has_the_median_step_of_the_first_evaluation_as_good
         runs = runs_of("fastes", env, Budget(steps=timesteps), [read_rows(RESULTS / benchmark / "results.csv")])
         steps = [first_reached(run, float(found[1]), "steps") for run in runs if run.final.seed in of]
     assert len(steps) == len(of)
+    if found[3]:
+        assert int(found[3]) == sum(map(math.isfinite, steps)) < len(of) / 2
+        return
     decimals = len(found[2].partition(".")[2])
     assert float(found[2]) == round(statistics.median(steps) / 1e6, decimals)
 
@@ -207,9 +211,9 @@ def tasks_of(part: str) -> dict[str, Worth]:
 def test_a_score_of_one_is_what_the_preset_reaches() -> None:
     tasks = {env: task for env, task in (tasks_of("choose") | tasks_of("test")).items() if env in COURSES}
     assert {*tasks_of("choose"), "Pusher-v5", "HumanoidStandup-v5", "BipedalWalker-v3"} <= set(tasks)
-    # the study keeps the scale that it was made with: some presets were measured again since
+    # the study keeps the scale that it was made with: some presets were measured again since, on other seeds
     assert {env: task.full for env, task in tasks.items()} == pytest.approx(
-        {env: float(reported(env)[0][0]) for env in tasks}, rel=0.07
+        {env: float(reported(env)[0][0]) for env in tasks}, rel=0.2
     )
 
 
