@@ -290,7 +290,7 @@ def page(found: Compared) -> str:
         "## With tuned settings",
         "![Time to a peer's return](pictures/comparison_tuned.png)",
         "Each method has one core and seeds 0 to 2. PPO and TRPO have 1M steps and RL Zoo's settings, or their library's where "
-        "Zoo has none. FastES has its presets, on HalfCheetah-v5, Pusher-v5 and Swimmer-v5 [older ones](presets.md#what-they-reach). The "
+        "Zoo has none. FastES has its presets, on HalfCheetah-v5 and Swimmer-v5 [older ones](presets.md#what-they-reach). The "
         "picture and the table say how long FastES takes to the peer's last return, as a share of the peer's wall time: left "
         "of the dashed line FastES is faster. A hollow mark means that the median seed never reaches it. On Ant-v5 both peers "
         "end below their first return, so the picture leaves it out.",

@@ -682,20 +682,20 @@ def test_a_race_evaluates_everybody_on_as_many_episodes() -> None:
     )
     peers, ours = race.peer_tasks(given), race.our_tasks(given)
     assert [task.episodes for task in peers] == [task.episodes for task in ours] == [100, 10, 10]
-    assert [task.budget.steps for task in ours] == [3_000_000, 100_000, 5], "the peers' budget where none is known"
+    assert [task.budget.steps for task in ours] == [6_000_000, 100_000, 5], "the peers' budget where none is known"
 
 
 @pytest.mark.parametrize(
     ("peers", "asked", "steps"),
     [
-        (["trpo"], None, [3_000_000]),
-        (["ppo"], None, [6_000_000]),
-        (["trpo", "ppo"], None, [3_000_000, 6_000_000]),
+        (["trpo"], None, [2_000_000]),
+        (["ppo"], None, [8_000_000]),
+        (["trpo", "ppo"], None, [2_000_000, 8_000_000]),
         (["trpo", "ppo"], 7, [7]),
     ],
 )
 def test_a_race_against_a_slower_peer_may_be_longer(peers: list[str], asked: int | None, steps: list[int]) -> None:
-    given = argparse.Namespace(env=["Reacher-v5"], peers=peers, seeds=1, first_seed=0, timesteps=5, es_timesteps=asked)
+    given = argparse.Namespace(env=["HalfCheetah-v5"], peers=peers, seeds=1, first_seed=0, timesteps=5, es_timesteps=asked)
     assert [task.budget.steps for task in race.our_tasks(given)] == steps
 
 
@@ -708,13 +708,13 @@ def test_each_peer_meets_the_runs_that_were_for_it(
     runs = {
         ("trpo", 1_000_000): [0, 40],
         ("ppo", 1_000_000): [0, 60],
-        ("fastes", 3_000_000): [0, 50],
-        ("fastes", 6_000_000): [0, 20, 70],
+        ("fastes", 2_000_000): [0, 50],
+        ("fastes", 8_000_000): [0, 20, 70],
     }
     for (algo, steps), scores in runs.items():
         for k, score in enumerate(scores):
             kind = "final" if k == len(scores) - 1 else "point"
-            changes = {"env": "Reacher-v5", "algo": algo, "budget": f"{steps} steps"}
+            changes = {"env": "HalfCheetah-v5", "algo": algo, "budget": f"{steps} steps"}
             append_row(tmp_path / "results.csv", row(kind, steps if kind == "final" else 1000 * k, score, **changes))
     drawn: list[dict[str, str]] = []
     monkeypatch.setattr(
@@ -722,11 +722,11 @@ def test_each_peer_meets_the_runs_that_were_for_it(
         "draw_all",
         lambda contests, *_: drawn.extend({k: v[0].final.budget for k, v in c.items()} for c in contests.values()),
     )
-    race.main(["--env", "Reacher-v5", "--peers", *peers, "--report-only", "--out", str(tmp_path)])
-    lines = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| Reacher")]
+    race.main(["--env", "HalfCheetah-v5", "--peers", *peers, "--report-only", "--out", str(tmp_path)])
+    lines = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| HalfCheetah")]
     rows = {cells[2].strip(): [cells[k].strip() for k in (5, 7, 8)] for cells in lines}
-    assert rows == {"TRPO": ["50.0 at 3M", "3M", "3.000"], "PPO": ["70.0 at 6M", "6M", "6.000"]}
-    budgets = {"fastes": "3000000 steps", "fastes, longer": "6000000 steps"}
+    assert rows == {"TRPO": ["50.0 at 2M", "2M", "2.000"], "PPO": ["70.0 at 8M", "8M", "8.000"]}
+    budgets = {"fastes": "2000000 steps", "fastes, longer": "8000000 steps"}
     assert drawn == [{**budgets, "trpo": "1000000 steps", "ppo": "1000000 steps"}]
 
 
