@@ -73,7 +73,7 @@ def parsed(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.presets", description=__doc__)
     known = ", ".join(COURSES)
     parser.add_argument("--env", required=True, nargs="+", metavar="ID", help=f"budgets and aims are known for {known}")
-    parser.add_argument("--preset", metavar="NAME", help="one of FastES's presets (default: the environment's, or 'default')")
+    parser.add_argument("--preset", metavar="NAME", help=f"one of FastES's presets (default: the environment's, or {PLAIN})")
     parser.add_argument("--timesteps", type=COUNT, help="budget of each training (default: the environment's)")
     parser.add_argument("--aim", type=float, help="return whose first evaluation is dated (default: the environment's)")
     add_queue_options(parser, (0, 1, 2, 3, 4), Path("benchmarks/results/learning.csv"))

@@ -72,7 +72,7 @@ def test_the_page_of_presets_has_their_scores(env: str) -> None:
     assert name == (env if len(seeds) == 5 else f"{env} ({len(seeds)})")
 
 
-FIRST_REACHED = re.compile(r"(-?[\d.]+) (?:at ([\d.]+)M|by (\d) of \d seeds)")
+FIRST_REACHED = re.compile(r"(-?[\d.]+) (?:at ([\d.]+)M|by (\d) of (\d) seeds)")
 IN_WORDS = {"Reacher-v5"}
 
 
@@ -94,6 +94,7 @@ def test_the_page_of_presets_has_the_median_step_of_the_first_evaluation_as_good
     assert len(steps) == len(of)
     if found[3]:
         assert int(found[3]) == sum(map(math.isfinite, steps)) < len(of) / 2
+        assert int(found[4]) == len(of)
         return
     decimals = len(found[2].partition(".")[2])
     assert float(found[2]) == round(statistics.median(steps) / 1e6, decimals)
@@ -188,7 +189,8 @@ def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
     assert "HalfCheetah-v5" in noted
     for env, found in noted.items():
         assert found - {OLDER.get(env)} == {preset_fingerprint(env)}, env
-    assert "HalfCheetah had no archive" in (ROOT / "docs" / "presets.md").read_text()
+    words = " ".join((ROOT / "docs" / "presets.md").read_text().split())
+    assert "HalfCheetah had no archive, and Hopper no trials" in words
 
 
 # --- environments without a preset --------------------------------------------------------------------------------------
@@ -208,12 +210,15 @@ def tasks_of(part: str) -> dict[str, Worth]:
     return {env: Worth(**values) for env, values in table[part].items()}
 
 
+MEASURED_SINCE = {"HalfCheetah-v5": 4516.0, "Pendulum-v1": -168.0}  # on other seeds, or over more steps: the study's own scale
+
+
 def test_a_score_of_one_is_what_the_preset_reaches() -> None:
     tasks = {env: task for env, task in (tasks_of("choose") | tasks_of("test")).items() if env in COURSES}
     assert {*tasks_of("choose"), "Pusher-v5", "HumanoidStandup-v5", "BipedalWalker-v3"} <= set(tasks)
-    # the study keeps the scale that it was made with: some presets were measured again since, on other seeds
+    # the study keeps the scale that it was made with: some presets were measured again since
     assert {env: task.full for env, task in tasks.items()} == pytest.approx(
-        {env: float(reported(env)[0][0]) for env in tasks}, rel=0.2
+        {env: MEASURED_SINCE.get(env, float(reported(env)[0][0])) for env in tasks}, rel=0.07
     )
 
 
