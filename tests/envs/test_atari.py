@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
@@ -360,6 +361,37 @@ def test_a_video_of_ale_pys_own_environment_is_as_fast_as_the_game(tmp_path: Pat
     with FastES("ALE/Pong-v5", env_kwargs={"obs_type": "ram"}, preset="unbiased", n_workers=0) as model:
         play(model, 1, video=video, max_frames=6)
     assert imageio_ffmpeg.count_frames_and_secs(str(video)) == (6, pytest.approx(6 / 15, abs=0.02))
+
+
+@pytest.mark.parametrize("fault", ["no folder", "no file", "another game"])
+def test_a_rom_that_is_missing_or_another_says_what_to_do(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "roms"
+    if fault != "no folder":
+        folder.mkdir()
+    if fault == "another game":
+        shutil.copy(ale_py.roms.get_rom_path("breakout"), folder / "pong.bin")
+    monkeypatch.setenv("ALE_ROMS_DIR", str(folder))
+    with pytest.raises(OSError, match=rf"game = 'pong': ale-py .* finds no ROM .*{folder}.* unset ALE_ROMS_DIR"):
+        ours("pong")
+    monkeypatch.delenv("ALE_ROMS_DIR")
+    assert ours("pong").reset(seed=0)[0].any()
+
+
+def test_a_rom_that_is_replaced_while_a_game_runs_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scores() -> list[float]:
+        env.reset(seed=3)
+        return [env.step(action)[1] for action in [0, 2, 3] * 40]
+
+    rom = tmp_path / "pong.bin"
+    shutil.copy(ale_py.roms.get_rom_path("pong"), rom)
+    monkeypatch.setenv("ALE_ROMS_DIR", str(tmp_path))
+    env = ours("pong")
+    before = scores()
+    rom.write_bytes(b"x" * 2048)
+    assert any(before)
+    assert scores() == before
+    with pytest.raises(OSError, match=r"hash of pong\.bin"):
+        ours("pong")
 
 
 def test_games_that_are_not_there() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import ale_py
@@ -190,7 +192,7 @@ class _Emulator:
 
     def _load(self, seed: int) -> None:
         self.ale.setInt("random_seed", int(np.uint32(seed).astype(np.int32)))
-        self.ale.loadROM(roms.get_rom_path(self.game))
+        self.ale.loadROM(_rom_path(self.game))
         for name, value, known, choose in (
             ("mode", self.options.mode, self.ale.getAvailableModes(), self.ale.setMode),
             ("difficulty", self.options.difficulty, self.ale.getAvailableDifficulties(), self.ale.setDifficulty),
@@ -225,3 +227,19 @@ class _Emulator:
         """Play frames whose screens are not read."""
         for each in self.held(action, frames):
             self.ale.act(each, _STRENGTH)
+
+
+def _rom_path(game: str) -> Path:
+    """Return the file of a game's ROM, which ale-py finds and checks. Raises OSError if it is missing or another file."""
+    path: Path | None = None
+    cause: OSError | None = None
+    try:
+        path = roms.get_rom_path(game)
+    except OSError as error:
+        cause = error
+    if path is not None:
+        return path
+    where = os.environ.get("ALE_ROMS_DIR")
+    remedy = f"put it into {where}, or unset ALE_ROMS_DIR, which names that folder" if where else "install ale-py again"
+    finds = f"game = {game!r}: ale-py {ale_py.__version__} finds no ROM that it knows"
+    raise OSError(f"{finds}; {remedy}. {cause or ''}") from cause
