@@ -19,7 +19,9 @@ from fastes._core import AreaResize, Greys
 from fastes.envs.atari.options import FRAMES_A_SECOND, Options, bare_name, no_game
 from fastes.errors import suggest
 
-Screen = npt.NDArray[np.uint8]
+Bytes = npt.NDArray[np.uint8]
+
+_MEMORY = 128  # bytes of an Atari 2600
 
 # games in which nothing happens until FIRE is pressed: a ball to serve, or a title. In most games FIRE shoots
 _WAIT_FOR_FIRE = frozenset({"breakout", "donkey_kong", "earthworld", "tennis"})
@@ -28,11 +30,12 @@ _STRENGTH = 1.0  # of a paddle's turn; ale-py 0.10.0 takes 0 if it is left out
 _FIRE_FRAMES = 4  # of a press that every game notices: Tennis may overlook a single frame
 
 
-class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
+class AtariGame(gymnasium.Env[Bytes, np.int64], EzPickle):
     """A game on small grey screens, several of them stacked, with frames skipped and raw scores.
 
     Observations are uint8 (frame_stack, height, width), the latest screen last; after a reset the first one is in all places.
-    Screens are resized by area. An action is an index into `get_action_meanings()`. Rewards are points of the score.
+    Screens are resized by area. With obs_type='ram' they are uint8 (128,), the console's memory after a step. An action is an
+    index into `get_action_meanings()`. Rewards are points of the score.
 
     The seed of `reset` alone decides how an episode begins and what sticky actions do in it, not the episodes before. The
     same seed and actions give the observations and rewards of gymnasium.wrappers.AtariPreprocessing in FrameStackObservation,
@@ -61,8 +64,9 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
         self._actions = ale.getLegalActionSet() if self.options.full_action_space else ale.getMinimalActionSet()
         width, height = self.options.size
         self.action_space = spaces.Discrete(len(self._actions))
-        self.observation_space = spaces.Box(0, 255, (self.options.frame_stack, height, width), np.uint8)
-        self._stack = np.zeros(self.observation_space.shape, np.uint8)
+        self._stack = np.zeros((self.options.frame_stack, height, width), np.uint8)
+        self._shows = self.options.obs_type == "screens"
+        self.observation_space = spaces.Box(0, 255, self._stack.shape if self._shows else (_MEMORY,), np.uint8)
         shape = ale.getScreenDims()
         self._earlier, self._latest = np.zeros(shape, np.uint8), np.zeros(shape, np.uint8)  # of the last two frames
         self._screen, self._greys = np.zeros(shape, np.uint8), Greys()
@@ -74,7 +78,7 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
         """Return the name of each action."""
         return [action.name for action in self._actions]
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Screen, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Bytes, dict[str, Any]]:
         super().reset(seed=seed, options=options)
         ale_seed = None
         if seed is not None:  # as ale_py.env.AtariEnv draws them
@@ -91,23 +95,22 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
         self._lives, self._begun = self.ale.lives(), True
         self._earlier.fill(0)
         self._read(self._latest, 1)
-        self._resize_into(self._stack[-1])
+        self._push()
         self._stack[:-1] = self._stack[-1]
-        return self._stack.copy(), self._info()
+        return self._observation(), self._info()
 
-    def step(self, action: np.int64 | int) -> tuple[Screen, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64 | int) -> tuple[Bytes, float, bool, bool, dict[str, Any]]:
         if not self._begun:
             raise gymnasium.error.ResetNeeded("step before reset: call reset(seed=...) first")
         if not 0 <= action < len(self._actions):
             raise ValueError(f"action = {action!r}: expected 0 to {len(self._actions) - 1}, of {self.get_action_meanings()}")
         points, died = self._play(self._emulator.held(self._actions[action], self.options.frame_skip))
         self._read(self._latest, 1)
-        self._stack[:-1] = self._stack[1:]
-        self._resize_into(self._stack[-1])
+        self._push()
         if self.options.clip_reward:
             points = (points > 0) - (points < 0)
         terminated = died or self.ale.game_over(with_truncation=False)
-        return self._stack.copy(), float(points), terminated, self.ale.game_truncated(), self._info()
+        return self._observation(), float(points), terminated, self.ale.game_truncated(), self._info()
 
     def _play(self, held: Sequence[ale_py.Action]) -> tuple[int, bool]:
         """Return the points of a step's frames, and whether a lost life ends the episode. The last frame is not read yet.
@@ -126,8 +129,10 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
                 self._read(self._earlier, 0)
         return points, False
 
-    def _read(self, grey: Screen, which: int) -> None:
+    def _read(self, grey: Bytes, which: int) -> None:
         """Read the present frame. ale-py's greys take far longer than its colours: they are read only if a colour is new."""
+        if not self._shows and self._colours is None:
+            return
         self.ale.getScreen(self._screen)
         if not self._greys.look_up(self._screen, grey):
             self.ale.getScreenGrayscale(grey)
@@ -135,16 +140,21 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
         if self._colours is not None:
             self.ale.getScreenRGB(self._colours[which])
 
-    def _resize_into(self, small: Screen) -> None:
-        """Write the brighter one of the last two frames at each pixel, in the size of an observation."""
-        self._resize.brighter(self._earlier, self._latest, small)
+    def _push(self) -> None:
+        """Put the brighter one of the last two frames at each pixel, resized, behind the screens of the stack."""
+        if self._shows:
+            self._stack[:-1] = self._stack[1:]
+            self._resize.brighter(self._earlier, self._latest, self._stack[-1])
+
+    def _observation(self) -> Bytes:
+        return self._stack.copy() if self._shows else self.ale.getRAM()
 
     def _info(self) -> dict[str, Any]:
         ale = self.ale
         frames = {"episode_frame_number": ale.getEpisodeFrameNumber(), "frame_number": ale.getFrameNumber()}
         return {"lives": ale.lives(), **frames}
 
-    def render(self) -> Screen | None:
+    def render(self) -> Bytes | None:
         """Return the screen in colour: at each pixel the brighter one of the last two frames, as in observations.
 
         None without a render_mode, and for 'human', whose window shows itself.
@@ -152,7 +162,7 @@ class AtariGame(gymnasium.Env[Screen, np.int64], EzPickle):
         if self._colours is None:
             return None
         earlier, latest = self._colours
-        brighter: Screen = np.where((self._earlier > self._latest)[..., np.newaxis], earlier, latest)
+        brighter: Bytes = np.where((self._earlier > self._latest)[..., np.newaxis], earlier, latest)
         return brighter
 
 

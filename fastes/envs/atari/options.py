@@ -16,11 +16,12 @@ from fastes.envs.import_hook import ATARI
 from fastes.errors import check_int, suggest, whole
 
 FRAMES_A_SECOND = 60
-_SCREENS = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v4")  # ids that stand for a game, to be played with the usual preprocessing
+_GAMES = re.compile(r"ALE/\w+-v5|\w+NoFrameskip-v4")  # ids that stand for a game, to be played with the usual preprocessing
 _OF_IDS = re.compile(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$")  # what they add to a name, in lower case
 _OF_GYMNASIUM = ("render_mode", "max_episode_steps", "disable_env_checker")  # arguments of gymnasium.make itself
 _ALE_ENV = "ale_py.env:AtariEnv"
-_OWN = "obs_type"  # an argument of ale-py's own environment: an id with it gets that environment
+_ALE_OBS_TYPES = ("rgb", "grayscale")  # whole screens: an id with one of them gets ale-py's own environment
+OBS_TYPES = ("screens", "ram")
 _LARGEST = 1_000  # side of a screen
 
 
@@ -29,8 +30,9 @@ class Options:
     """Options of a game.
 
     Attributes:
+        obs_type: What is observed: 'screens', or 'ram', the console's 128 bytes of memory.
         frame_skip: Frames that an action lasts, at least 1. The observation is the brighter of the last two at each pixel.
-        frame_stack: Screens in an observation, the latest one last.
+        frame_stack: Screens in an observation, the latest one last. A memory is always a single one.
         screen_size: Size of a screen in pixels, one number or (width, height).
         noop_max: An episode begins with 1 to noop_max frames without an action, drawn from its seed; 0 for none.
         fire_reset: Whether FIRE is pressed then, in games that wait for it.
@@ -42,6 +44,7 @@ class Options:
         max_num_frames_per_episode: Frames after which an episode is cut; 0 for no limit.
     """
 
+    obs_type: str = "screens"
     frame_skip: int = 4
     frame_stack: int = 4
     screen_size: int | tuple[int, int] = 84
@@ -63,9 +66,13 @@ class Options:
             raise ValueError(
                 f"{unknown!r} = {given[unknown]!r} is no option of an Atari game{suggest(unknown, known) or '.'} Options and "
                 f"their defaults are {', '.join(f'{name} = {value!r}' for name, value in DEFAULTS.items())}. For ale-py's own "
-                f"environment and its arguments pass {_OWN} = 'ram', 'rgb' or 'grayscale' beside them"
+                "environment and its arguments pass obs_type = 'rgb' or 'grayscale' beside them"
             )
-        return cls(**{name: _CHECKS[name](name, whole(value)) for name, value in given.items()})
+        options = cls(**{name: _CHECKS[name](name, whole(value)) for name, value in given.items()})
+        moot = [name for name in _OF_SCREENS if getattr(options, name) != DEFAULTS[name]]
+        if options.obs_type == "ram" and moot:
+            raise ValueError(f"{moot[0]} = {given[moot[0]]!r} is for screens: leave it out with obs_type = 'ram'")
+        return options
 
     @property
     def size(self) -> tuple[int, int]:
@@ -78,6 +85,7 @@ class Options:
 
 
 DEFAULTS = Options().as_arguments()
+_OF_SCREENS = ("frame_stack", "screen_size")
 
 
 def is_ale_env(spec: EnvSpec | None) -> bool:
@@ -85,17 +93,18 @@ def is_ale_env(spec: EnvSpec | None) -> bool:
     return spec is not None and spec.entry_point == _ALE_ENV
 
 
-def plays_screens(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
-    """Return whether an id gets FastES's environment: ALE/<Game>-v5 or <Game>NoFrameskip-v4 of ale-py, without obs_type."""
-    ours = is_ale_env(spec) and _SCREENS.fullmatch(spec.id) is not None
-    return ours and "game" in spec.kwargs and spec.kwargs.get(_OWN, "rgb") == "rgb" and _OWN not in kwargs
+def plays_game(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
+    """Return whether an id gets FastES's environment: ALE/<Game>-v5 or <Game>NoFrameskip-v4, if no other obs_type is given."""
+    if not (is_ale_env(spec) and _GAMES.fullmatch(spec.id) and "game" in spec.kwargs):
+        return False
+    return spec.kwargs.get("obs_type", "rgb") == "rgb" and kwargs.get("obs_type") not in _ALE_OBS_TYPES
 
 
 def of_game(spec: EnvSpec, kwargs: Mapping[str, Any]) -> tuple[str, EnvSpec, dict[str, Any]]:
     """Return the name of a game's environment, its spec, and the arguments that differ from their defaults.
 
     Args:
-        spec: Spec of ATARI, whose game is in kwargs, or of an id that `plays_screens`.
+        spec: Spec of ATARI, whose game is in kwargs, or of an id that `plays_game`.
         kwargs: Arguments for gymnasium.make.
 
     Raises:
@@ -149,6 +158,15 @@ def _flag(name: str, value: Any) -> bool:
     return value
 
 
+def _obs_type(name: str, value: Any) -> str:
+    if value not in OBS_TYPES:
+        raise ValueError(
+            f"{name} = {value!r}: expected 'screens' (small grey ones) or 'ram' (128 bytes of memory); 'rgb' and 'grayscale' "
+            "are of ale-py's own environment, such as ALE/Pong-v5"
+        )
+    return str(value)
+
+
 def _share(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} = {value!r} is a {type(value).__name__}: expected a number from 0 to 1")
@@ -175,6 +193,7 @@ def _number_or_none(name: str, value: Any) -> int | None:
 
 
 _CHECKS = {
+    "obs_type": _obs_type,
     "frame_skip": _number(1, 60),
     "frame_stack": _number(1, 64),
     "screen_size": _screen_size,
