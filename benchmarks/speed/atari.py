@@ -151,6 +151,10 @@ def wrapped(game: str, **options: Any) -> gymnasium.Env[Any, Any]:
     return FrameStackObservation(AtariPreprocessing(env, **options), STACK)
 
 
+def of_memory(game: str) -> gymnasium.Env[Any, Any]:
+    return gymnasium.make(ale_id(game), obs_type="ram", repeat_action_probability=0.0, disable_env_checker=True)
+
+
 def contenders(game: str) -> dict[str, Callable[[], Any]]:
     """Name -> what makes one. The floor comes first."""
     found: dict[str, Callable[[], Any]] = {
@@ -160,6 +164,8 @@ def contenders(game: str) -> dict[str, Callable[[], Any]]:
         "Gymnasium AtariPreprocessing": lambda: Single(wrapped(game)),
         "ale-py AtariVectorEnv, 1 game": lambda: Vector(game, 1),
         "ale-py AtariVectorEnv, 8 games": lambda: Vector(game, 8),
+        "FastES, the memory": lambda: Single(ours(game, obs_type="ram")),
+        "ale-py, the memory": lambda: Single(of_memory(game)),
     }
     if importlib.util.find_spec("stable_baselines3") is not None:
         found["SB3 make_atari_env"] = lambda: OfSb3(game)
@@ -184,6 +190,10 @@ def check(game: str) -> None:
         for (a, reward), (b, other) in zip(_played(mine, seed), _played(theirs, seed), strict=True):
             if reward != other or not np.array_equal(a, b):
                 raise SystemExit(f"{game}, seed {seed}: the episodes of FastES and Gymnasium differ")
+    memory = ours(game, fire_reset=False, noop_max=0, obs_type="ram")
+    for (a, reward), (b, other) in zip(_played(memory, 0), _played(of_memory(game), 0), strict=True):
+        if reward != other or not np.array_equal(a, b):
+            raise SystemExit(f"{game}: the memories of FastES and ale-py differ")
     vector = AtariVectorEnv(game, 1, noop_max=0, use_fire_reset=False, reward_clipping=False)
     mine = ours(game, fire_reset=False, noop_max=0)
     mine.reset(seed=0), vector.reset(seed=0)
