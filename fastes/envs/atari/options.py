@@ -30,7 +30,7 @@ class Options:
     """Options of a game.
 
     Attributes:
-        obs_type: What is observed: 'screens', or 'ram', the console's 128 bytes of memory.
+        obs_type: 'screens' to observe screens, 'ram' for the console's 128 bytes of memory.
         frame_skip: Frames that an action lasts, at least 1. The observation is the brighter of the last two at each pixel.
         frame_stack: Screens in an observation, the latest one last. A memory is always a single one.
         screen_size: Size of a screen in pixels, one number or (width, height).
