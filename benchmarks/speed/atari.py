@@ -38,7 +38,7 @@ class Rate(NamedTuple):
 
 
 class Floor:
-    """The emulator, two grey screens a step and their resize, by the kernels of FastES: nothing can be less."""
+    """The emulator, two grey screens a step and their resize, by the kernels of FastES: no screens take less."""
 
     def __init__(self, game: str) -> None:
         self.ale = ale_py.ALEInterface()
@@ -184,7 +184,7 @@ def _played(env: gymnasium.Env[Any, Any], seed: int) -> Iterator[tuple[Any, floa
 
 
 def check(game: str) -> None:
-    """SystemExit where FastES's environment does not play Gymnasium's episodes, or show the frames of ale-py's vector one."""
+    """SystemExit unless FastES plays Gymnasium's episodes, with ale-py's memory and the frames of its vector environment."""
     mine, theirs = ours(game, fire_reset=False), wrapped(game)
     for seed in (0, 1):
         for (a, reward), (b, other) in zip(_played(mine, seed), _played(theirs, seed), strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 
 import gymnasium
 
-from fastes.envs.atari.options import DEFAULTS, ale_id
+from fastes.envs.atari.options import ale_id, defaults_with
 from fastes.envs.factories import Copies
 from fastes.envs.given.changes import shortened
 from fastes.envs.import_hook import ATARI, is_atari, register_atari
@@ -48,8 +48,9 @@ def to_json(source: EnvSource) -> dict[str, Any] | None:
     spec = source.spec
     if spec is None or not (source.rebuilds or in_library(spec)):
         return None
-    defaults = DEFAULTS if spec.id == ATARI else {}  # they may change, what the policy was trained on must not
-    kwargs = {**defaults, **spec.kwargs, **source.make_kwargs}
+    kwargs = {**spec.kwargs, **source.make_kwargs}
+    if spec.id == ATARI:  # defaults may change, what the policy was trained on must not
+        kwargs = {**defaults_with(kwargs), **kwargs}
     registered = native_spec(spec.kwargs["place"], {}) if in_library(spec) else gymnasium.registry[spec.id]
     if spec.max_episode_steps != registered.max_episode_steps:
         kwargs["max_episode_steps"] = -1 if spec.max_episode_steps is None else spec.max_episode_steps  # -1: none

@@ -29,7 +29,7 @@ from fastes.envs.as_registered import (
     odd_wrappers,
     watching_aside,
 )
-from fastes.envs.atari.options import is_ale_env, of_game, plays_game, preset_id
+from fastes.envs.atari.options import is_ale_env, is_our_game, of_game, preset_id
 from fastes.envs.closing import close_env, closed_after
 from fastes.envs.factories import Copies, made_by, parts_held_by, takes_worker_index
 from fastes.envs.given.changes import CannotCarry, Changes, changes_of
@@ -361,7 +361,7 @@ def _source_of_id(env_id: str, kwargs: dict[str, Any]) -> EnvSource:
     if is_native(env_id):
         return EnvSource(env_id.removeprefix("./"), native_spec(env_id, {}), None, kwargs)
     spec = _find_spec(env_id)
-    if spec.id == ATARI or plays_game(spec, kwargs):
+    if spec.id == ATARI or is_our_game(spec, kwargs):
         name, spec, kwargs = of_game(spec, kwargs)
         return EnvSource(name, spec, None, kwargs)
     return EnvSource(env_id, portable(spec), None, kwargs)

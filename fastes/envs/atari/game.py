@@ -49,6 +49,7 @@ class AtariGame(gymnasium.Env[Bytes, np.int64], EzPickle):
     Raises:
         TypeError, ValueError: An option is wrong, ale-py does not know the game, mode or difficulty, or a step's action is out
             of range.
+        OSError: The ROM is missing, or another file.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["human", "rgb_array"], "render_fps": 15}  # noqa: RUF012
@@ -65,8 +66,8 @@ class AtariGame(gymnasium.Env[Bytes, np.int64], EzPickle):
         width, height = self.options.size
         self.action_space = spaces.Discrete(len(self._actions))
         self._stack = np.zeros((self.options.frame_stack, height, width), np.uint8)
-        self._shows = self.options.obs_type == "screens"
-        self.observation_space = spaces.Box(0, 255, self._stack.shape if self._shows else (_MEMORY,), np.uint8)
+        self._sees_screens = self.options.obs_type == "screens"
+        self.observation_space = spaces.Box(0, 255, self._stack.shape if self._sees_screens else (_MEMORY,), np.uint8)
         shape = ale.getScreenDims()
         self._earlier, self._latest = np.zeros(shape, np.uint8), np.zeros(shape, np.uint8)  # of the last two frames
         self._screen, self._greys = np.zeros(shape, np.uint8), Greys()
@@ -131,7 +132,7 @@ class AtariGame(gymnasium.Env[Bytes, np.int64], EzPickle):
 
     def _read(self, grey: Bytes, which: int) -> None:
         """Read the present frame. ale-py's greys take far longer than its colours: they are read only if a colour is new."""
-        if not self._shows and self._colours is None:
+        if not self._sees_screens and self._colours is None:
             return
         self.ale.getScreen(self._screen)
         if not self._greys.look_up(self._screen, grey):
@@ -142,12 +143,12 @@ class AtariGame(gymnasium.Env[Bytes, np.int64], EzPickle):
 
     def _push(self) -> None:
         """Put the brighter one of the last two frames at each pixel, resized, behind the screens of the stack."""
-        if self._shows:
+        if self._sees_screens:
             self._stack[:-1] = self._stack[1:]
             self._resize.brighter(self._earlier, self._latest, self._stack[-1])
 
     def _observation(self) -> Bytes:
-        return self._stack.copy() if self._shows else self.ale.getRAM()
+        return self._stack.copy() if self._sees_screens else self.ale.getRAM()
 
     def _info(self) -> dict[str, Any]:
         ale = self.ale
@@ -155,7 +156,7 @@ class AtariGame(gymnasium.Env[Bytes, np.int64], EzPickle):
         return {"lives": ale.lives(), **frames}
 
     def render(self) -> Bytes | None:
-        """Return the screen in colour: at each pixel the brighter one of the last two frames, as in observations.
+        """Return the screen in colour: at each pixel the brighter one of the last two frames, as in observations of screens.
 
         None without a render_mode, and for 'human', whose window shows itself.
         """
@@ -241,15 +242,12 @@ class _Emulator:
 
 def _rom_path(game: str) -> Path:
     """Return the file of a game's ROM, which ale-py finds and checks. Raises OSError if it is missing or another file."""
-    path: Path | None = None
-    cause: OSError | None = None
     try:
-        path = roms.get_rom_path(game)
+        path: Path = roms.get_rom_path(game)
     except OSError as error:
-        cause = error
-    if path is not None:
-        return path
-    where = os.environ.get("ALE_ROMS_DIR")
-    remedy = f"put it into {where}, or unset ALE_ROMS_DIR, which names that folder" if where else "install ale-py again"
-    finds = f"game = {game!r}: ale-py {ale_py.__version__} finds no ROM that it knows"
-    raise OSError(f"{finds}; {remedy}. {cause or ''}") from cause
+        given = os.environ.get("ALE_ROMS_DIR")
+        folder = Path(given).absolute() if given else Path(roms.__file__).parent
+        remedy = f"put {game}.bin there, or unset ALE_ROMS_DIR, which names it" if given else "install ale-py again"
+        finds = f"game = {game!r}: ale-py {ale_py.__version__} finds no ROM that it knows in {folder}"
+        raise OSError(f"{finds}; {remedy}. {error}") from error
+    return path

@@ -21,7 +21,7 @@ _OF_IDS = re.compile(r"^ale/|(noframeskip|deterministic)?(-v\d+)?$")  # what the
 _OF_GYMNASIUM = ("render_mode", "max_episode_steps", "disable_env_checker")  # arguments of gymnasium.make itself
 _ALE_ENV = "ale_py.env:AtariEnv"
 _ALE_OBS_TYPES = ("rgb", "grayscale")  # whole screens: an id with one of them gets ale-py's own environment
-OBS_TYPES = ("screens", "ram")
+_OBS_TYPES = ("screens", "ram")
 _LARGEST = 1_000  # side of a screen
 
 
@@ -65,13 +65,12 @@ class Options:
         if unknown := next((name for name in given if name not in known), None):
             raise ValueError(
                 f"{unknown!r} = {given[unknown]!r} is no option of an Atari game{suggest(unknown, known) or '.'} Options and "
-                f"their defaults are {', '.join(f'{name} = {value!r}' for name, value in DEFAULTS.items())}. For ale-py's own "
-                "environment and its arguments pass obs_type = 'rgb' or 'grayscale' beside them"
+                f"their defaults are {', '.join(f'{name} = {value!r}' for name, value in DEFAULTS.items())}. ale-py's own "
+                "environment has other arguments: pass what gymnasium.make('ALE/Pong-v5', ...) returns"
             )
         options = cls(**{name: _CHECKS[name](name, whole(value)) for name, value in given.items()})
-        moot = [name for name in _OF_SCREENS if getattr(options, name) != DEFAULTS[name]]
-        if options.obs_type == "ram" and moot:
-            raise ValueError(f"{moot[0]} = {given[moot[0]]!r} is for screens: leave it out with obs_type = 'ram'")
+        if options.obs_type == "ram" and (moot := next((name for name in _OF_SCREENS if name in given), None)):
+            raise ValueError(f"{moot} = {given[moot]!r} is for screens: leave it out with obs_type = 'ram'")
         return options
 
     @property
@@ -88,12 +87,18 @@ DEFAULTS = Options().as_arguments()
 _OF_SCREENS = ("frame_stack", "screen_size")
 
 
+def defaults_with(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of all options that can be given together with these."""
+    unused = _OF_SCREENS if given.get("obs_type") == "ram" else ()
+    return {name: value for name, value in DEFAULTS.items() if name not in unused}
+
+
 def is_ale_env(spec: EnvSpec | None) -> bool:
     """Return whether a spec makes ale-py's own environment."""
     return spec is not None and spec.entry_point == _ALE_ENV
 
 
-def plays_game(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
+def is_our_game(spec: EnvSpec, kwargs: Mapping[str, Any]) -> bool:
     """Return whether an id gets FastES's environment: ALE/<Game>-v5 or <Game>NoFrameskip-v4, if no other obs_type is given."""
     if not (is_ale_env(spec) and _GAMES.fullmatch(spec.id) and "game" in spec.kwargs):
         return False
@@ -104,7 +109,7 @@ def of_game(spec: EnvSpec, kwargs: Mapping[str, Any]) -> tuple[str, EnvSpec, dic
     """Return the name of a game's environment, its spec, and the arguments that differ from their defaults.
 
     Args:
-        spec: Spec of ATARI, whose game is in kwargs, or of an id that `plays_game`.
+        spec: Spec of ATARI, whose game is in kwargs, or of an id that `is_our_game`.
         kwargs: Arguments for gymnasium.make.
 
     Raises:
@@ -159,7 +164,7 @@ def _flag(name: str, value: Any) -> bool:
 
 
 def _obs_type(name: str, value: Any) -> str:
-    if value not in OBS_TYPES:
+    if value not in _OBS_TYPES:
         raise ValueError(
             f"{name} = {value!r}: expected 'screens' (small grey ones) or 'ram' (128 bytes of memory); 'rgb' and 'grayscale' "
             "are of ale-py's own environment, such as ALE/Pong-v5"
