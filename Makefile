@@ -46,7 +46,7 @@ pictures: ## draw README's and the pages' pictures, two minutes; Humanoid-v5's o
 	$(PYTHON) docs/scripts/draw_how_es_works.py
 	$(PYTHON) -m benchmarks.learning.comparison
 	rm -rf build/pictures build/gallery
-	$(PYTHON) -m fastes train HalfCheetah-v5 --seed 1 --target-return none --runs build/pictures --quiet
+	$(PYTHON) -m fastes train HalfCheetah-v5 --seed 2 --target-return none --runs build/pictures --quiet
 	PYTHONPATH=docs/scripts $(PYTHON) -m fastes gallery build/pictures $(HUMANOID) --out build/gallery --seconds 7 --width 420 \
 		--wrapper light_robot:LightRobot --env-kwargs width=420 height=236
 	cp build/gallery/HalfCheetah-v5.gif docs/pictures

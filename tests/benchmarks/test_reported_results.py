@@ -72,6 +72,20 @@ def test_the_page_of_presets_has_their_scores(env: str) -> None:
     assert name == (env if len(seeds) == 5 else f"{env} ({len(seeds)})")
 
 
+def test_the_page_of_presets_has_halfcheetahs_scores_over_20m_steps() -> None:
+    env, flags = "HalfCheetah-v5", "--archive-size 24"
+    rows = results_of_today(RESULTS / "learning.csv", env, env, 20_000_000, flags)
+    scores, stds = sorted(row.final_mean for row in rows), sorted(row.final_std for row in rows)
+    assert {row.seed for row in rows} == set(reported(env)[2])
+    page, readme = (" ".join((ROOT / name).read_text().split()) for name in ("docs/presets.md", "README.md"))
+    median = f"{statistics.median(scores):.0f}"
+    assert f"`--total-timesteps 20000000 {flags}`" in page
+    assert f"scores {median} on the same seeds ({scores[0]:.0f} to {scores[-1]:.0f})" in page
+    assert f"and {stds[0]:.0f} to {stds[-1]:.0f} after 20M" in page
+    (usual, low, _), *_ = reported(env)
+    assert f"scores {usual} ({low}) after 4M steps and {median} ({scores[0]:.0f}) after 20M" in readme
+
+
 FIRST_REACHED = re.compile(r"(-?[\d.]+) (?:at ([\d.]+)M|by (\d) of (\d) seeds)")
 IN_WORDS = {"Reacher-v5"}
 
@@ -190,7 +204,7 @@ def test_rows_that_tell_their_settings_have_the_presets_of_today() -> None:
     for env, found in noted.items():
         assert found - {OLDER.get(env)} == {preset_fingerprint(env)}, env
     words = " ".join((ROOT / "docs" / "presets.md").read_text().split())
-    assert "HalfCheetah had no archive, and Hopper no trials" in words
+    assert "HalfCheetah had a linear policy and no archive, and Hopper no trials" in words
 
 
 # --- environments without a preset --------------------------------------------------------------------------------------
