@@ -18,7 +18,7 @@ class Course(NamedTuple):
     timesteps: of the runs that are reported, 0 for the preset's own.
     trpo, ppo: largest ratio of FastES's wall time to the peer's that `race` aims at.
     episodes: of an evaluation on the way of a race; more where the start of an episode decides more than the policy does.
-    raced: steps of its races, 0 for `timesteps`: those that are kept may be older than the preset's budget.
+    raced: FastES's steps in a race, 0 for `timesteps`: HalfCheetah's kept races are older than its budget of 4M.
     against_ppo: steps in a race against PPO where the usual ones ended below PPO's score: runs of their own, over which
         schedules and starts stretch, within half of PPO's time.
     """

@@ -148,7 +148,8 @@ class AtariGame(gymnasium.Env[Bytes, np.int64], EzPickle):
             self._resize.brighter(self._earlier, self._latest, self._stack[-1])
 
     def _observation(self) -> Bytes:
-        return self._stack.copy() if self._sees_screens else self.ale.getRAM()
+        observation: Bytes = self._stack.copy() if self._sees_screens else self.ale.getRAM()
+        return observation
 
     def _info(self) -> dict[str, Any]:
         ale = self.ale
