@@ -183,17 +183,20 @@ def _played(env: gymnasium.Env[Any, Any], seed: int) -> Iterator[tuple[Any, floa
         yield observation, float(reward)
 
 
+def _same(mine: gymnasium.Env[Any, Any], theirs: gymnasium.Env[Any, Any], seed: int) -> bool:
+    """Whether both play the same episode."""
+    steps = zip(_played(mine, seed), _played(theirs, seed), strict=True)
+    return all(reward == other and np.array_equal(a, b) for (a, reward), (b, other) in steps)
+
+
 def check(game: str) -> None:
     """SystemExit unless FastES plays Gymnasium's episodes, with ale-py's memory and the frames of its vector environment."""
     mine, theirs = ours(game, fire_reset=False), wrapped(game)
     for seed in (0, 1):
-        for (a, reward), (b, other) in zip(_played(mine, seed), _played(theirs, seed), strict=True):
-            if reward != other or not np.array_equal(a, b):
-                raise SystemExit(f"{game}, seed {seed}: the episodes of FastES and Gymnasium differ")
-    memory = ours(game, fire_reset=False, noop_max=0, obs_type="ram")
-    for (a, reward), (b, other) in zip(_played(memory, 0), _played(of_memory(game), 0), strict=True):
-        if reward != other or not np.array_equal(a, b):
-            raise SystemExit(f"{game}: the memories of FastES and ale-py differ")
+        if not _same(mine, theirs, seed):
+            raise SystemExit(f"{game}, seed {seed}: the episodes of FastES and Gymnasium differ")
+    if not _same(ours(game, fire_reset=False, noop_max=0, obs_type="ram"), of_memory(game), 0):
+        raise SystemExit(f"{game}: the memories of FastES and ale-py differ")
     vector = AtariVectorEnv(game, 1, noop_max=0, use_fire_reset=False, reward_clipping=False)
     mine = ours(game, fire_reset=False, noop_max=0)
     mine.reset(seed=0), vector.reset(seed=0)
