@@ -290,11 +290,9 @@ def page(found: Compared) -> str:
         "## With tuned settings",
         "![Time to a peer's return](pictures/comparison_tuned.png)",
         "Each method has one core and seeds 0 to 2. PPO and TRPO have 1M steps and RL Zoo's settings, or their library's where "
-        "Zoo has none. FastES has its presets, on HalfCheetah-v5, Hopper-v5 and Swimmer-v5 "
-        "[older ones](presets.md#what-they-reach). The picture and the table say how long FastES takes to the peer's last "
-        "return, as a share of the peer's wall time: left "
-        "of the dashed line FastES is faster. A hollow mark means that the median seed never reaches it. On Ant-v5 both peers "
-        "end below their first return, so the picture leaves it out.",
+        "Zoo has none. FastES has its presets. The picture and the table say how long FastES takes to the peer's last return, "
+        "as a share of the peer's wall time: left of the dashed line FastES is faster. A hollow mark means that the median "
+        "seed never reaches it. On Ant-v5 both peers end below their first return, so the picture leaves it out.",
         f"With its usual steps FastES ended below PPO on {longer}, and was run again with more steps against PPO.",
         found.tuned[1],
         f"No peer was run on the other tuned environments: {', '.join(found.alone)}. [Presets](presets.md#what-they-reach) has "
@@ -314,7 +312,7 @@ def page(found: Compared) -> str:
         f"{not_run(found.in_steps[0])}ARS takes no MultiDiscrete actions, which mobile-small-central-v0 has.",
         found.in_steps[1],
         "## In two minutes of one core",
-        "PPO, TRPO, ARS and A2C have RL Zoo's settings, and FastES earlier versions of its presets. CMA-ES was not run.",
+        "PPO, TRPO, ARS and A2C have RL Zoo's settings, and FastES its presets. CMA-ES was not run.",
         found.clocked,
         "## Machines and versions",
         markdown_table(("part", "machine", "tasks"), [*found.machines, ["not tuned", "AMD EPYC, 2 shared cores", "all"]]),

@@ -688,9 +688,9 @@ def test_a_race_evaluates_everybody_on_as_many_episodes() -> None:
 @pytest.mark.parametrize(
     ("peers", "asked", "steps"),
     [
-        (["trpo"], None, [2_000_000]),
+        (["trpo"], None, [4_000_000]),
         (["ppo"], None, [8_000_000]),
-        (["trpo", "ppo"], None, [2_000_000, 8_000_000]),
+        (["trpo", "ppo"], None, [4_000_000, 8_000_000]),
         (["trpo", "ppo"], 7, [7]),
     ],
 )
@@ -708,7 +708,7 @@ def test_each_peer_meets_the_runs_that_were_for_it(
     runs = {
         ("trpo", 1_000_000): [0, 40],
         ("ppo", 1_000_000): [0, 60],
-        ("fastes", 2_000_000): [0, 50],
+        ("fastes", 4_000_000): [0, 50],
         ("fastes", 8_000_000): [0, 20, 70],
     }
     for (algo, steps), scores in runs.items():
@@ -725,8 +725,8 @@ def test_each_peer_meets_the_runs_that_were_for_it(
     race.main(["--env", "HalfCheetah-v5", "--peers", *peers, "--report-only", "--out", str(tmp_path)])
     lines = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("| HalfCheetah")]
     rows = {cells[2].strip(): [cells[k].strip() for k in (5, 7, 8)] for cells in lines}
-    assert rows == {"TRPO": ["50.0 at 2M", "2M", "2.000"], "PPO": ["70.0 at 8M", "8M", "8.000"]}
-    budgets = {"fastes": "2000000 steps", "fastes, longer": "8000000 steps"}
+    assert rows == {"TRPO": ["50.0 at 4M", "4M", "4.000"], "PPO": ["70.0 at 8M", "8M", "8.000"]}
+    budgets = {"fastes": "4000000 steps", "fastes, longer": "8000000 steps"}
     assert drawn == [{**budgets, "trpo": "1000000 steps", "ppo": "1000000 steps"}]
 
 
