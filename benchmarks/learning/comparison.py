@@ -292,7 +292,8 @@ def page(found: Compared) -> str:
         "Each method has one core and seeds 0 to 2. PPO and TRPO have 1M steps and RL Zoo's settings, or their library's where "
         "Zoo has none. FastES has its presets. The picture and the table say how long FastES takes to the peer's last return, "
         "as a share of the peer's wall time: left of the dashed line FastES is faster. A hollow mark means that the median "
-        "seed never reaches it. On Ant-v5 both peers end below their first return, so the picture leaves it out.",
+        "seed never reaches it. On Ant-v5 both peers end below their first return, so the picture leaves it out. On Hopper-v5 "
+        "PPO only stands still, and TRPO's seeds end far apart ([results](results.md#compared-with-ppo-and-trpo)).",
         f"With its usual steps FastES ended below PPO on {longer}, and was run again with more steps against PPO.",
         found.tuned[1],
         f"No peer was run on the other tuned environments: {', '.join(found.alone)}. [Presets](presets.md#what-they-reach) has "
