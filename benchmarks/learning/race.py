@@ -58,8 +58,7 @@ def our_tasks(arguments: argparse.Namespace) -> list[Task]:
 
 def our_budget(arguments: argparse.Namespace, env: str, peer: str) -> Budget:
     """The budget that was asked for, or the course's against this peer, or that of reported runs, or the peer's own."""
-    course = course_of(env)
-    longer = course.against_ppo if peer == "ppo" else 0
+    longer = course_of(env).against_ppo if peer == "ppo" else 0
     usual = reported_timesteps(env) if env in COURSES else arguments.timesteps
     return Budget(steps=arguments.es_timesteps or longer or usual)
 
