@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 
 import gymnasium
 
+from fastes.envs.import_hook import register_atari
+
 
 def at_least(low: int) -> Callable[[str], int]:
     """A type for argparse: an int of `low` or more."""
@@ -40,6 +42,7 @@ COUNT, COUNT_OR_0 = at_least(1), at_least(0)
 
 def check_envs(parser: argparse.ArgumentParser, envs: Sequence[str]) -> None:
     for env in envs:
+        register_atari(env)
         try:
             gymnasium.make(env).close()
         except Exception as error:

@@ -6,10 +6,12 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from benchmarks.child_process import answer_once
 from benchmarks.learning.runs.training_folder import load, trained
 from benchmarks.machine import versions
-from fastes.reports.progress_rows import read_progress
+from fastes.reports.progress_rows import Numbers, read_progress
 from fastes.runs.run_config import PROGRESS
 
 EPISODES = 30
@@ -25,6 +27,7 @@ class Score(NamedTuple):
         decisions: That were played, those of evaluations included.
         cpu_seconds: Spent by the training in all its processes, one after the other.
         score, std, worst: Returns of the parameters in best.zip, over EPISODES games without noise.
+        curve: Medians of the evaluations in each tenth of the training, separated by spaces.
     """
 
     game: str
@@ -36,7 +39,13 @@ class Score(NamedTuple):
     score: float
     std: float
     worst: float
+    curve: str
     versions: str
+
+    @property
+    def returns(self) -> list[float]:
+        """Of `curve`."""
+        return [float(median) for median in self.curve.split()]
 
     @property
     def told(self) -> str:
@@ -51,14 +60,21 @@ def train(game: str, flags: str, seed: int, timesteps: int, runs: str) -> Score:
         runs: Folder for run folders.
     """
     folder = trained(f"ALE/{game}-v5", shlex.split(flags), seed, timesteps, Path(runs))
-    counted = read_progress(folder / PROGRESS, ("timesteps", "eval_timesteps", "cpu_seconds"))
-    played, in_evaluations, cpu_seconds = (float(column[-1]) for column in counted.values())
+    rows = read_progress(folder / PROGRESS, ("timesteps", "eval_timesteps", "cpu_seconds", "eval_at", "eval_return"))
+    played, in_evaluations, cpu_seconds = (float(rows[name][-1]) for name in ("timesteps", "eval_timesteps", "cpu_seconds"))
     with load(folder / "best.zip", f"ALE/{game}-v5") as model:
         returns = model.evaluate(EPISODES, first_seed=_FIRST_SEED).returns
     mean, std, worst = (round(float(value), 1) for value in (returns.mean(), returns.std(), returns.min()))
-    return Score(
-        game, flags, seed, timesteps, round(played + in_evaluations), round(cpu_seconds), mean, std, worst, versions("ale-py")
-    )
+    decisions, seconds = round(played + in_evaluations), round(cpu_seconds)
+    curve = _curve(rows["eval_at"], rows["eval_return"], timesteps)
+    return Score(game, flags, seed, timesteps, decisions, seconds, mean, std, worst, curve, versions("ale-py"))
+
+
+def _curve(at: Numbers, returns: Numbers, timesteps: int) -> str:
+    """Score.curve of evaluations (rows,): NaN in rows without one, and for tenths without one."""
+    told = np.isfinite(returns)
+    tenths = np.split(returns[told], np.searchsorted(at[told], timesteps * np.arange(1, 10) / 10))
+    return " ".join(f"{np.median(tenth):g}" if len(tenth) else "nan" for tenth in tenths)
 
 
 if __name__ == "__main__":

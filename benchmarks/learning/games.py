@@ -1,14 +1,18 @@
-"""Atari games from pixels: a queue of trainings, each of one core, and a table with published scores."""
+"""Atari games from pixels: a queue of trainings, each of one core, and a page with published scores."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.learning.game_run import EPISODES, Score
+from benchmarks.learning.reports.plots import new_figure, save
 from benchmarks.learning.runs.training_queue import QueuedTraining, add_queue_options, read_results, run_queue
 from benchmarks.options import COUNT, check_envs
 from benchmarks.tables import amount, markdown_table
@@ -16,6 +20,7 @@ from fastes.settings.preset_loader import tomllib
 
 _FRAMES = 4  # of a decision, unless flags say otherwise
 _RUN = "benchmarks.learning.game_run"
+_COLUMNS = 3  # of the picture
 _OTHERS = {"ES, 1e9 frames": "es", "A3C, 1 day": "a3c", "SB3's PPO, 40M": "ppo", "random": "random", "human": "human"}
 
 Published = Mapping[str, Mapping[str, float]]  # of a game, by the keys of games.toml
@@ -59,6 +64,47 @@ def table(scores: Iterable[Score], published: Published) -> str:
     return markdown_table(header, lines)
 
 
+def draw(scores: Iterable[Score], published: Published, path: Path) -> None:
+    """Learning curves: a panel for each game, a line for each training, the paper's ES and random actions as levels."""
+    runs: dict[str, list[Score]] = {game: [] for game in published}
+    for score in scores:
+        runs.setdefault(score.game, []).append(score)
+    shown = {game: found for game, found in runs.items() if found}
+    columns = min(_COLUMNS, len(shown))
+    rows = math.ceil(len(shown) / columns)
+    figure, panels = new_figure(columns, rows, size=(0.4 + 3.2 * columns, 0.8 + 2.0 * rows))
+    for axes, (game, found) in zip(panels, shown.items(), strict=False):
+        for score in found:
+            axes.plot(_FRAMES * score.timesteps / 1e6 * (np.arange(10) + 0.5) / 10, score.returns, color="#d55e00")
+        for key, style in (("es", "--"), ("random", ":")):
+            if key in published.get(game, {}):
+                axes.axhline(published[game][key], color="#000000", linestyle=style, linewidth=1.0)
+        axes.set_title(game, fontsize=11)
+    for axes in panels[len(shown) :]:
+        axes.set_visible(False)
+    figure.supxlabel("million frames; dashed: the paper's ES after 1000 million; dotted: random actions", fontsize=10)
+    figure.supylabel("score", fontsize=10)
+    save(figure, path)
+
+
+def report(scores: Sequence[Score], published: Published, picture: str) -> str:
+    """The page that lies next to the CSV file."""
+    versions = "\n".join(f"- {known}" for known in sorted({score.versions for score in scores}))
+    return f"""# Atari games from pixels
+
+Trainings of one core, preset `atari` unless a row names flags; {EPISODES} whole games without noise each. Frames count those of
+evaluations. "Of human": 0 % is the score of random actions, 100 % a human's.
+
+{table(scores, published)}
+
+![Curves]({picture})
+
+Versions:
+
+{versions}
+"""
+
+
 def _normalised(score: float, others: Mapping[str, float]) -> str:
     """A score between that of random actions, 0 %, and a human's, 100 %."""
     if "human" not in others:
@@ -68,7 +114,11 @@ def _normalised(score: float, others: Mapping[str, float]) -> str:
 
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.games", description=__doc__)
-    parser.add_argument("command", choices=("run", "table"), help=f"run plays {EPISODES} games with what each training leaves")
+    parser.add_argument(
+        "command",
+        choices=("run", "table"),
+        help=f"run plays {EPISODES} games with what each training leaves; table writes the page anew",
+    )
     published = read_published()
     parser.add_argument("--games", nargs="+", default=list(published), metavar="NAME", help=f"default: {', '.join(published)}")
     parser.add_argument(
@@ -84,9 +134,14 @@ def main(given: Sequence[str] | None = None) -> None:
     if arguments.command == "run":
         check_envs(parser, [f"ALE/{game}-v5" for game in games])
         failures = run(games, arguments.flags, seeds, arguments.timesteps, arguments.out, arguments.cores)
-    found = [score for score in read_results(arguments.out, Score) if score.game in games]
+    scores = read_results(arguments.out, Score)
+    found = [score for score in scores if score.game in games]
     if not found and not failures:
         parser.error(f"{arguments.out} has no line of {', '.join(games)}: `run` writes them")
+    if found:
+        picture = arguments.out.with_suffix(".png")
+        draw(scores, published, picture)
+        arguments.out.with_suffix(".md").write_text(report(scores, published, picture.name), encoding="utf-8")
     print(table(found, published))
     if failures:
         raise SystemExit("\n".join(failures))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +20,8 @@ from fastes import FastES
 
 
 def score(game: str, seed: int, its: float, flags: str = "", timesteps: int = 1000) -> Score:
-    return Score(game, flags, seed, timesteps, 250_000, 1800.0, its, 0.0, its, "")
+    curve = " ".join(map(str, range(10)))
+    return Score(game, flags, seed, timesteps, 250_000, 1800.0, its, 0.0, its, curve, "fastes 0.1.0")
 
 
 def test_the_table_has_medians_the_worst_seed_and_the_share_of_a_human() -> None:
@@ -78,6 +80,36 @@ def test_a_failure_is_told_and_stops_no_other(tmp_path: Path) -> None:
     assert "NoSuchGame seed 0 failed, see the logs in" in failures[0]
     assert "NoSuchGame" in next(tmp_path.glob("scores/*.log")).read_text()
     assert read_records(tmp_path / "scores.csv", Score) == []
+
+
+def test_the_page_has_all_trainings_and_the_terminal_the_games_that_were_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "scores.csv"
+    for line in (score("Pong", 0, 1.0), score("Boxing", 1, 1.0), score("Own", 0, 1.0)):
+        append_record(out, line)
+    games.main(["table", "--games", "Pong", "--out", str(out)])
+    said, page = capsys.readouterr().out, out.with_suffix(".md").read_text()
+    assert "Pong" in said
+    assert "Boxing" not in said
+    assert "Pong" in page
+    assert "Boxing" in page
+    assert "Own" in page
+    assert "![Curves](scores.png)" in page
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_games_are_known_to_a_process_that_has_used_none(tmp_path: Path) -> None:
+    pytest.importorskip("ale_py")
+    code = f"""
+import argparse, sys
+sys.path.append({str(Path(__file__).parents[2])!r})
+from benchmarks.options import check_envs
+check_envs(argparse.ArgumentParser(), ["ALE/Pong-v5"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
