@@ -445,8 +445,8 @@ class Agent:
             theta: Parameters (num_params,).
             normalizer: Statistics of observations; None for the present ones.
         """
-        training = self.training.with_parameters(theta, normalizer)
-        self.trainer.take(self.selection.decided().with_training(training))
+        selection = self.selection.decided()
+        self.trainer.take(selection.with_training(selection.training.with_parameters(theta, normalizer)))
 
     def set_obs_statistics(self, mean: npt.ArrayLike, std: npt.ArrayLike, count: int) -> None:
         """Set the statistics that observations are normalised by.

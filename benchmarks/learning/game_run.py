@@ -44,7 +44,7 @@ class Score(NamedTuple):
 
     @property
     def returns(self) -> list[float]:
-        """Of `curve`."""
+        """The medians of `curve`."""
         return [float(median) for median in self.curve.split()]
 
     @property

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -32,7 +34,8 @@ class CannotRebuild(EnvironmentUnavailable):
         self.reason = reason
 
 
-_LOST = "lost"
+_LOST, _TUPLES = "lost", "tuples"
+_MAX_ARGUMENT = 256 << 10  # characters of an argument as JSON
 WRAPPERS = "the wrappers"  # beginning of the reason why an environment in wrappers is not described
 MAY_NAME_CODE = "that may name a file or a module"  # of an environment's arguments
 # ids of Gymnasium whose arguments name code
@@ -42,8 +45,8 @@ _COMPATIBILITY = ("GymV21Environment-v0", "GymV26Environment-v0")
 def to_json(source: EnvSource) -> dict[str, Any] | None:
     """Return id and arguments for a checkpoint, or None if these would not rebuild the environment.
 
-    Arguments that are not JSON are left out; 'lost' describes them in words. An environment in a library is
-    described by its name and options, without the library.
+    Arguments that are not JSON, or take much room, are left out; 'lost' describes them in words. JSON has tuples as lists;
+    'tuples' has the way to each. An environment in a library is described by its name and options, without the library.
     """
     spec = source.spec
     if spec is None or not (source.rebuilds or in_library(spec)):
@@ -62,7 +65,8 @@ def to_json(source: EnvSource) -> dict[str, Any] | None:
             lost[name] = described(value)
         else:
             kept[name] = written[0]
-    return {"id": spec.id, "kwargs": kept, **({_LOST: lost} if lost else {})}
+    tuples = [way for name, value in kwargs.items() if name in kept for way in _ways_to_tuples(value, (name,))]
+    return {"id": spec.id, "kwargs": kept, **({_LOST: lost} if lost else {}), **({_TUPLES: tuples} if tuples else {})}
 
 
 def reason_for_none(source: EnvSource) -> str:
@@ -85,11 +89,14 @@ def reason_for_none(source: EnvSource) -> str:
 
 
 def _written(value: Any) -> tuple[Any] | None:
-    """Return a value as JSON has it, in a tuple; None if JSON would give another value back."""
+    """Return a value as JSON has it, in a tuple; None if JSON would give another value back, or takes too much room."""
     try:
-        written = json.loads(json.dumps(value, allow_nan=False))
+        text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         return None
+    if len(text) > _MAX_ARGUMENT:
+        return None
+    written = json.loads(text)
     return (written,) if same(written, _with_lists(value)) else None  # keys that are numbers would become strings
 
 
@@ -98,6 +105,34 @@ def _with_lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_lists(inner) for key, inner in value.items()}
     return [_with_lists(inner) for inner in value] if type(value) in (list, tuple) else value
+
+
+def _ways_to_tuples(value: Any, way: tuple[str | int, ...]) -> Iterator[list[str | int]]:
+    """Yield the keys and indices that lead to each tuple in a value, inner ones first."""
+    if isinstance(value, (dict, list, tuple)):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _ways_to_tuples(inner, (*way, key))
+    if type(value) is tuple:
+        yield list(way)
+
+
+def _with_tuples(kwargs: dict[str, Any], ways: list[list[Any]]) -> dict[str, Any]:
+    """Return arguments from a file with their tuples; CannotRebuild if `ways` cannot be of them."""
+    kwargs = copy.deepcopy(kwargs)
+    try:
+        for *before, last in ways:
+            inner: Any = kwargs
+            for key in before:
+                inner = inner[key]
+            if type(inner[last]) is not list:
+                raise ValueError
+            inner[last] = tuple(inner[last])
+    except (TypeError, ValueError, LookupError):
+        raise CannotRebuild(
+            f"the checkpoint's environment has no such tuples in its arguments: {reprlib.repr(ways)}",
+            ": pass env= and env_kwargs=",
+        ) from None
+    return kwargs
 
 
 def from_json(data: Mapping[str, Any] | None, kept_out: str = "") -> EnvSource:
@@ -172,7 +207,7 @@ def _game_of(data: Mapping[str, Any]) -> str | None:
 
 def plain_kwargs(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a checkpoint's arguments for its environment; CannotRebuild if they may name code or a file."""
-    env_id, kwargs = str(data["id"]), dict(data.get("kwargs", {}))
+    env_id, kwargs = str(data["id"]), _with_tuples(data.get("kwargs", {}), data.get(_TUPLES, []))
     if kwargs.get("max_episode_steps", 0) is None:  # of a file of an older version
         kwargs["max_episode_steps"] = -1
     if env_id in _COMPATIBILITY or not _harmless(kwargs):
@@ -188,6 +223,6 @@ def _harmless(value: Any) -> bool:
     """Whether an environment's argument from a file is numbers, flags and plain words: no path, no module, no command."""
     if isinstance(value, dict):
         return all(_harmless(item) for pair in value.items() for item in pair)
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return all(map(_harmless, value))
     return not isinstance(value, str) or re.fullmatch(r"[\w-]{0,64}", value) is not None

@@ -13,6 +13,7 @@ FORMAT = "fastes-checkpoint"
 FORMAT_VERSION = 1
 DATA_MEMBER = "data"
 ARRAYS_SUFFIX = ".safetensors"
+MAX_DATA_BYTES = 4 << 20  # of the JSON member
 MAX_BYTES = 2_000_000_000  # of all arrays: from 2 GiB on, zipfile would write zip64, which the reader refuses
 GROUPS = ("trainings", "reference")  # of arrays, a member each
 

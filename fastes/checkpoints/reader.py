@@ -26,6 +26,7 @@ from fastes.checkpoints.file_format import (
     FORMAT,
     FORMAT_VERSION,
     GROUPS,
+    MAX_DATA_BYTES,
     Arrays,
     Checkpoint,
     checksum,
@@ -34,7 +35,6 @@ from fastes.checkpoints.locate import MIDWAY, RUN_FILES, find_checkpoint
 from fastes.errors import CheckpointError
 from fastes.system.console import fill_standard_descriptors
 
-_MAX_DATA_BYTES = 4 << 20
 _MAX_DEPTH = 64  # of nested JSON, which later code walks recursively
 _MAX_FILE_BYTES = (2 << 30) - 1  # more would need zip64
 _END_RECORD, _ZIP64_LOCATOR, _LOCAL_HEADER = 22, 20, 30  # bytes, without names and comments
@@ -147,9 +147,9 @@ def _read_data(archive: zipfile.ZipFile) -> dict[str, Any]:
     if DATA_MEMBER not in archive.namelist():
         raise CheckpointError(f"not a FastES checkpoint: it has no member {DATA_MEMBER!r}")
     info = archive.getinfo(DATA_MEMBER)
-    if info.file_size > _MAX_DATA_BYTES or info.compress_type != zipfile.ZIP_STORED:
+    if info.file_size > MAX_DATA_BYTES or info.compress_type != zipfile.ZIP_STORED:
         raise CheckpointError(
-            f"not a FastES checkpoint: member {DATA_MEMBER!r} is compressed or larger than {_MAX_DATA_BYTES} bytes"
+            f"not a FastES checkpoint: member {DATA_MEMBER!r} is compressed or larger than {MAX_DATA_BYTES} bytes"
         )
     data: dict[str, Any] = json.loads(archive.read(info), object_pairs_hook=_unique, parse_constant=_no_constant)
     _check_depth(data)

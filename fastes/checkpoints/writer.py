@@ -18,6 +18,7 @@ from fastes.checkpoints.file_format import (
     FORMAT,
     FORMAT_VERSION,
     MAX_BYTES,
+    MAX_DATA_BYTES,
     Checkpoint,
     checksum,
     undated,
@@ -54,7 +55,7 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Pa
 
     Raises:
         OSError: The folder cannot be written.
-        ValueError: More than 2 GB of arrays, or a path that names no file.
+        ValueError: More than 2 GB of arrays or 4 MiB of other values, or a path that names no file.
     """
     path = checkpoint_path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,15 +64,27 @@ def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Pa
 
 
 def write_zip(file: IO[bytes], checkpoint: Checkpoint) -> None:
-    """Write the file's content; ValueError for more than 2 GB of arrays."""
+    """Write the file's content; ValueError for more than 2 GB of arrays or 4 MiB of other values."""
     sizes = {group: sum(array.nbytes for array in arrays.values()) for group, arrays in checkpoint.arrays.items()}
     if (total := sum(sizes.values())) > MAX_BYTES:
         named = ", ".join(f"{group!r} {size}" for group, size in sorted(sizes.items(), key=lambda item: -item[1]))
         raise ValueError(f"arrays of {total} bytes: a checkpoint holds {MAX_BYTES} (bytes of each group: {named})")
     checksums = {group: {name: checksum(a) for name, a in arrays.items()} for group, arrays in checkpoint.arrays.items()}
-    data = {"format": FORMAT, "format_version": FORMAT_VERSION, "checksums": checksums, **checkpoint.data}
+    data = _json({"format": FORMAT, "format_version": FORMAT_VERSION, "checksums": checksums, **checkpoint.data})
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
-        archive.writestr(undated(DATA_MEMBER), json.dumps(data, indent=1, allow_nan=False))
+        archive.writestr(undated(DATA_MEMBER), data)
         for group, arrays in checkpoint.arrays.items():
-            contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+            contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
             archive.writestr(undated(group + ARRAYS_SUFFIX), save_tensors(contiguous))
+
+
+def _json(data: dict[str, Any]) -> bytes:
+    """Return the JSON member; ValueError if it is larger than readers take."""
+    text = json.dumps(data, indent=1, allow_nan=False).encode()
+    if len(text) > MAX_DATA_BYTES:
+        sizes = {name: len(json.dumps(value, indent=1)) for name, value in data.items()}
+        named = ", ".join(f"{name!r} {size}" for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:3])
+        raise ValueError(
+            f"{len(text)} bytes beside the arrays: a checkpoint holds {MAX_DATA_BYTES} (the largest, in bytes: {named})"
+        )
+    return text

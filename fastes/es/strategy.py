@@ -511,7 +511,7 @@ def _search(
             reason = f"max_evaluations = {budget} are used up"
         else:
             reason = seen.stop_reason(patience)
-    found, last = seen.best, fitness_of(strategy.theta)
+    found, last = seen.best, fitness_of(strategy.theta.copy())  # a copy, as candidates are: a function may change it
     if math.isfinite(last) and last >= found.fitness:
         found = Best(strategy.theta.copy(), last)
     return Result(found.parameters, sign * found.fitness, evaluations + 1, strategy.generation - begun, reason)

@@ -48,6 +48,7 @@ _KINDS_OF_AN_ENV: Kinds = {
     "id": lambda value: isinstance(value, str),
     "kwargs": lambda value: isinstance(value, dict),
     "lost": lambda value: isinstance(value, dict) and all(isinstance(words, str) for words in value.values()),
+    "tuples": lambda value: isinstance(value, list) and all(isinstance(way, list) for way in value),
 }
 
 
@@ -247,7 +248,7 @@ def source_from(
     """
     data = checkpoint.data.get("env")
     if data is not None:
-        data = check_record("env", {"lost": {}, **data} if isinstance(data, dict) else data, _KINDS_OF_AN_ENV)
+        data = check_record("env", {"lost": {}, "tuples": [], **data} if isinstance(data, dict) else data, _KINDS_OF_AN_ENV)
     name = require(checkpoint.data, "env_name", str)
     if env is not None:
         return source_of_id(env, data, env_kwargs) if isinstance(env, str) else make_env_source(env, env_kwargs)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
-from dataclasses import Field, asdict, dataclass, fields, replace
+from dataclasses import Field, dataclass, fields, replace
 from typing import Any
 
 from fastes.es.hyperparameters import Hyperparameters
@@ -367,7 +368,8 @@ class Settings(Hyperparameters):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values by name; a function or class becomes the string 'function'."""
-        return {name: "function" if callable(value) else value for name, value in asdict(self).items()}
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: "function" if callable(value) else copy.deepcopy(value) for name, value in values.items()}
 
 
 def grouped_fields() -> list[Field[Any]]:

@@ -397,10 +397,16 @@ class Selection:
         return max(0, trial.rung_timesteps - math.floor(self.part(self.rung))) if self.is_race else 0
 
     def decided(self, number: int | None = None) -> Selection:
-        """The selection that one trial has won without a rung: it is solved, or was given parameters."""
+        """The selection that one trial has won without a rung: it is solved, or was given parameters.
+
+        The winner has the rest of the budget, with the steps that the others do not need.
+        """
         winner = self.present if number is None else self.trials[self.place_of(number)]
-        out = [trial for trial in self.trials if trial is not winner]
-        return self._without(out)._replace(trials=(winner,), focus=0, turn=0)
+        if not self.is_open:
+            return self
+        new = self._without([trial for trial in self.trials if trial is not winner])._replace(focus=0, turn=0)
+        training = winner.training.with_budget(max(0, self.budget - self.num_timesteps), anew=False)
+        return new._replace(trials=(winner._replace(training=training._replace(solved=winner.training.solved)),))
 
     def _without(self, trials: Sequence[Trial]) -> Selection:
         """The selection with the tallies of these trials among those that are out."""

@@ -662,6 +662,66 @@ def test_env_kwargs_come_back(tmp_path: Path) -> None:
         assert set(again.evaluate(5).lengths) == {8}
 
 
+class Keeps(Toy):
+    """Keeps what it is given."""
+
+    def __init__(self, goal: Any = None) -> None:
+        super().__init__()
+        self.goal = goal
+
+
+gymnasium.register("Keeps-v0", entry_point=Keeps)
+
+
+@pytest.mark.parametrize(
+    "goal", [(2, 0), [2, 0], {"way": [(1, (2, 3)), [4]], "to": ()}, ((), [(5,)])], ids=["tuple", "list", "dict", "nested"]
+)
+def test_tuples_come_back_as_tuples(goal: Any, tmp_path: Path) -> None:
+    with FastES("Keeps-v0", preset="default", env_kwargs={"goal": goal}, n_workers=0, **SETTINGS) as model:
+        model.save(tmp_path / "m")
+    with load(tmp_path / "m") as again:
+        again.save(tmp_path / "again")
+        (found,) = again.get_env().get_attr("goal")
+    assert repr(found) == repr(goal)
+    with load(tmp_path / "again") as third:
+        assert repr(third.get_env().get_attr("goal")[0]) == repr(goal)
+
+
+@pytest.mark.parametrize(
+    "ways", [3, "goal", [[]], [["goal"]], [["goal", "x"]], [["goal", 0, 1]], [["other"]], [[["goal"]]], None]
+)
+def test_tuples_that_are_not_there_are_refused(ways: Any, tmp_path: Path) -> None:
+    with FastES("Keeps-v0", preset="default", env_kwargs={"goal": [2, 0, 5.5]}, n_workers=0, **SETTINGS) as model:
+        model.save(tmp_path / "m.zip")
+    path = _edited(tmp_path / "m.zip", lambda data: data["env"].update(tuples=ways))
+    if ways == [["goal"]]:
+        assert load(path).get_env().get_attr("goal") == [(2, 0, 5.5)]
+    else:
+        with pytest.raises((ValueError, CheckpointError), match=r"no such tuples in its arguments: .*pass env=|'env.tuples'"):
+            load(path).evaluate(1)
+
+
+def test_an_argument_too_large_for_a_file_is_asked_for(tmp_path: Path) -> None:
+    prices = np.random.default_rng(0).normal(size=20_000).tolist()
+    with FastES("Keeps-v0", preset="default", env_kwargs={"goal": prices}, n_workers=0, **SETTINGS) as model:
+        expected = model.evaluate(2).returns
+        model.save(tmp_path / "m")
+    with load(tmp_path / "m") as again, pytest.raises(ValueError, match=r"needs goal .*env_kwargs=\{'goal': ...\}"):
+        again.evaluate(2)
+    with load(tmp_path / "m", env="Keeps-v0", env_kwargs={"goal": prices}) as again:
+        assert (again.evaluate(2).returns == expected).all()
+
+
+def test_data_that_no_reader_takes_is_not_written(saved: Path) -> None:
+    before = saved.read_bytes()
+    with load(saved) as model:
+        for name in "abcde":
+            setattr(model, f"log_{name}", [0.1] * 150_000)
+        with pytest.raises(ValueError, match=r"bytes beside the arrays: a checkpoint holds 4194304 .*'attributes' \d+"):
+            model.save(saved)
+    assert saved.read_bytes() == before
+
+
 def test_a_time_limit_comes_back(tmp_path: Path) -> None:
     limited = gymnasium.wrappers.TimeLimit(gymnasium.make("Toy-v0"), 5)
     with FastES(limited, preset="default", n_workers=0, **SETTINGS) as model:

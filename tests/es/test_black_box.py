@@ -135,6 +135,15 @@ def test_minimize_and_maximize_go_where_their_names_say() -> None:
     assert most.parameters.tobytes() == least.parameters.tobytes()
 
 
+def test_a_function_may_write_into_its_argument() -> None:
+    def distance(x: Any) -> float:
+        x -= 3.0
+        return float((x**2).sum())
+
+    found = make().minimize(distance, 2000)
+    assert found.parameters == pytest.approx(3.0, abs=0.1)
+
+
 def test_minimize_is_the_loop_of_ask_and_tell() -> None:
     one, other = make(sigma="lin_0.1_0.01"), make(sigma="lin_0.1_0.01")
     one.minimize(sphere, 101)

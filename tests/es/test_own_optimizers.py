@@ -107,6 +107,56 @@ def test_a_training_that_is_saved_and_loaded_is_the_whole_one(optimizer: Any, tm
         assert_same_state(whole.state, model.snapshot())
 
 
+class Counting(RMSprop):  # type: ignore[misc, valid-type]
+    """Has a number of no dimensions in its state."""
+
+    def __init__(self, num_params: int) -> None:
+        super().__init__(num_params)
+        self.t = np.array(0.0)
+
+    def step(self, gradient: Any, learning_rate: float) -> Any:
+        self.t = self.t + 1.0
+        return super().step(gradient, learning_rate)
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "t": self.t}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        super().load_state(state)
+        self.t = state["t"]
+
+
+@pytest.mark.filterwarnings(KEPT)
+def test_a_state_without_dimensions_comes_back(tmp_path: Path) -> None:
+    with FastES(toy(), n_workers=0, preset="default", **{**SETTINGS, "optimizer": Counting}) as model:
+        learn(model, 3)
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", toy(), n_workers=0, optimizer=Counting) as model:
+        assert model.snapshot().arrays["trainings"]["0.optimizer.t"] == 3.0
+
+
+class OpenFile:
+    """Learning rates of an object that cannot be copied."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("w")
+
+    def learning_rate(self, progress_remaining: float) -> float:
+        return 0.01 * progress_remaining + 0.001
+
+
+@pytest.mark.filterwarnings(KEPT)
+def test_a_function_of_an_object_that_cannot_be_copied_is_left_out_as_any(tmp_path: Path) -> None:
+    rates = OpenFile(tmp_path / "log")
+    with FastES(toy(), n_workers=0, preset="default", **{**SETTINGS, "learning_rate": rates.learning_rate}) as model:
+        learn(model, 2)
+        model.save(tmp_path / "m")
+        rates.file.close()
+        theta = model.theta
+    with FastES.load(tmp_path / "m", toy(), n_workers=0, learning_rate=0.01) as model:
+        assert (model.theta == theta).all()
+
+
 @pytest.mark.filterwarnings(KEPT)
 def test_a_model_without_it_acts_and_can_be_saved_again(tmp_path: Path) -> None:
     settings = {**SETTINGS, "optimizer": RMSprop, "shaping": halves}

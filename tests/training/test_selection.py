@@ -240,6 +240,28 @@ def test_parameters_that_are_set_end_the_trials() -> None:
         assert {trial.number for trial in model.selection.trials} == {0}
 
 
+@pytest.mark.filterwarnings("ignore:the parameters from before this training reach")
+@pytest.mark.parametrize("how", ["set", "solved"])
+def test_a_trial_that_wins_without_a_rung_has_the_budget_of_the_others(how: str, tmp_path: Path) -> None:
+    """Its schedules end with the budget, and not where its part of the rungs would have."""
+    watch, told = Watch(), itertools.count(1)
+    target = -1e9 if how == "solved" else "none"
+    with FastES(TOY, preset="default", n_workers=0, **{**TRIALS, "target_return": target, "sigma": "lin_0.1"}) as model:
+        model.learn(BUDGET, lambda *_: next(told) < 4)
+        if how == "set":
+            assert model.selection.is_open
+            model.set_parameters(model.get_parameters())
+        assert not model.selection.is_open
+        own = model.training.counters
+        assert own.budget == own.num_timesteps + BUDGET - model.num_timesteps
+        model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", n_workers=0, target_return="none") as model:
+        model.learn(BUDGET - model.num_timesteps, watch, reset_num_timesteps=False)
+        assert model.num_timesteps >= BUDGET
+    assert watch.records[0].sigma > 0.05
+    assert 0.0 < watch.records[-1].sigma < 0.02
+
+
 def test_several_seeds_of_several_trials() -> None:
     """Each is what it is alone."""
     rest = {name: value for name, value in TRIALS.items() if name != "seed"}
