@@ -44,7 +44,7 @@ What each [preset](../presets.md) sets, and where its numbers come from. Setting
 [default](settings.md).
 """
 POLICY_HEAD = """
-## Keys of policy_kwargs
+## Policy keywords
 
 Each is a flag of its own. A [TorchPolicy](../guide/custom-policies.md) has {of_modules} alone.
 """

@@ -224,7 +224,7 @@ def test_a_flag_with_a_bar_does_not_break_its_table() -> None:
 def test_settings_without_a_measured_gain_are_apart() -> None:
     """No preset of an environment sets one of them; what is listed as measured is a setting, and its tasks have presets."""
     made = script("make_reference")
-    head, _, apart = made.settings_page().partition("## Keys of policy_kwargs")[0].partition("## No measured gain yet")
+    head, _, apart = made.settings_page().partition("## Policy keywords")[0].partition("## No measured gain yet")
     without = set(re.findall(r"^\| `(\w+)`", apart, re.MULTILINE))
     assert "perturbed_fraction" in without
     assert without | set(re.findall(r"^\| `(\w+)`", head, re.MULTILINE)) == set(setting_names())
