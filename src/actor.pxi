@@ -3,12 +3,16 @@
 cdef enum:
     NUMBERED_DTYPES = 32  # more than the numbers of NumPy's numeric dtypes
 
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_Scalar(void *data, cnp.dtype descr, object base)
+
 cdef int[NUMBERED_DTYPES] obs_dtypes  # OBS_DTYPES by NumPy's number of a dtype, -1 for others: a look-up is one load
 for number in range(NUMBERED_DTYPES):
     obs_dtypes[number] = -1
 for name, code in OBS_DTYPES.items():
     obs_dtypes[<int>np.dtype(name).num] = code
 del number, name, code
+cdef cnp.dtype INT64 = np.dtype(np.int64)
 
 
 cdef int obs_dtype_of(cnp.ndarray array) noexcept:
@@ -192,7 +196,7 @@ cdef class Actor(ActorMemory):
         return array
 
     def act(self, obs):
-        """The action for one observation of the space's shape: an int for Discrete, else a new array of the space."""
+        """The action for one observation of the space's shape: an np.int64 for Discrete, else a new array of the space."""
         cdef fastes_obs_dtype obs_dtype
         cdef cnp.ndarray array = self.as_input(obs, &obs_dtype)
         cdef void *data = cnp.PyArray_DATA(array)
@@ -202,12 +206,16 @@ cdef class Actor(ActorMemory):
         if self.scalar_action:
             with nogil:
                 kernels.act(&self.c, data, obs_dtype, &self.scratch_action[0], self.counting)
-            return self.scratch_action[0]
+            return self.scalar()
         action = cnp.PyArray_EMPTY(self.action_ndim, self.action_dims, self.action_type, 0)
         cdef void *target = cnp.PyArray_DATA(<cnp.ndarray>action)
         with nogil:
             kernels.act(&self.c, data, obs_dtype, target, self.counting)
         return action if self.cast is None else action.astype(self.cast)
+
+    cdef scalar(self):
+        """The action for Discrete as `action_space.sample()` gives it: a number of NumPy, and no int of Python."""
+        return PyArray_Scalar(&self.scratch_action[0], INT64, None)
 
     def observe(self, obs):
         """The first half of `act`: an observation normalised, counted, and a step.
@@ -241,7 +249,7 @@ cdef class Actor(ActorMemory):
         memcpy(&self.scratch1[0], cnp.PyArray_DATA(array), self.c.num_outputs * sizeof(float))
         if self.scalar_action:
             kernels.choose(&self.c, &self.scratch1[0], &self.scratch_action[0])
-            return self.scratch_action[0]
+            return self.scalar()
         action = cnp.PyArray_EMPTY(self.action_ndim, self.action_dims, self.action_type, 0)
         kernels.choose(&self.c, &self.scratch1[0], cnp.PyArray_DATA(<cnp.ndarray>action))
         return action if self.cast is None else action.astype(self.cast)

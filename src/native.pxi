@@ -323,6 +323,11 @@ cdef class NativeInstance:
             raise RuntimeError(f"{self.name}: step returned {failure}{self.reason()}")
         return reward, bool(self.e.terminated), bool(self.e.truncated)
 
+    @property
+    def timed_out(self):
+        """Whether a limit has ended the episode."""
+        return bool(self.e.truncated and not self.e.terminated)
+
     def info(self):
         """Return name -> value of the last step."""
         if not self.info_names:

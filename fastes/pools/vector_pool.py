@@ -283,8 +283,9 @@ class _Run:
         if over.any():
             for index in np.flatnonzero(over).tolist():
                 if (job := self.job[index]) is not None:
-                    self.cuts[index] += not dones[index]
-                    self._end_episode(index, job)
+                    is_cut = not dones[index]
+                    self.cuts[index] += is_cut
+                    self._end_episode(index, job, is_cut)
 
     def _take_job(self, index: int) -> None:
         """Give an environment the next job, or none."""
@@ -337,7 +338,7 @@ class _Run:
             self.total[index], self.length[index], self.limit[index] = 0.0, 0, start.settings.max_steps
         self.to_start.clear()
 
-    def _end_episode(self, index: int, job: Job) -> None:
+    def _end_episode(self, index: int, job: Job, is_cut: bool) -> None:
         actor, slot, number = self.actors[index], job.slot, job.number
         self.playing[index] = False
         self.returns[index] += self.total[index]
@@ -347,7 +348,8 @@ class _Run:
         if job.is_candidate:
             slot.masks[number] = has_mask(info)
             if slot.layout.info_bytes:
-                write_info(slot.infos[number, self.episode[index]], info, self.spec.info_keywords)
+                timed_out = is_cut or self.vector_env.timed_out(index)
+                write_info(slot.infos[number, self.episode[index]], info, self.spec.info_keywords, timed_out)
         self.episode[index] += 1
         episodes = job.scalars.episodes.per_candidate if job.is_candidate else 1
         if job.is_candidate:

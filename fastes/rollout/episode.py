@@ -40,6 +40,7 @@ class Episode(NamedTuple):
         success: See `success_of`.
         cut: 1 if a limit of FastES ended the episode and not the environment, else 0; a candidate's number of such episodes.
         info: The last step's, as the environment returned it; None for a candidate.
+        timed_out: Whether a limit ended the episode, the environment's or one of FastES; False for a candidate.
     """
 
     episode_return: float
@@ -47,6 +48,7 @@ class Episode(NamedTuple):
     success: float = math.nan
     cut: int = 0
     info: Any = None
+    timed_out: bool = False
 
 
 class EpisodeSettings(NamedTuple):
@@ -119,4 +121,4 @@ def run_episode(
         if advice := advice_on_episode(error, first):
             raise (TypeError if isinstance(error, TypeError) else ValueError)(advice) from error
         raise
-    return Episode(episode_return, length, success_of(info), cut, info)
+    return Episode(episode_return, length, success_of(info), cut, info, bool(cut or (truncated and not terminated)))

@@ -251,7 +251,7 @@ class JobRunner:
             total, length = total + result.episode_return, length + result.length
             successes, cuts = successes + result.success, cuts + result.cut
             if slot.layout.info_bytes:
-                write_info(slot.infos[job, episode], result.info, self.spec.info_keywords)
+                write_info(slot.infos[job, episode], result.info, self.spec.info_keywords, result.timed_out)
             slot.masks[job] = has_mask(result.info)
         slot.moments[job] = actor.observation_moments
         return Episode(total / episodes, length, successes / episodes, cuts)

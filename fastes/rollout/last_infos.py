@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 ROOM = 2048  # bytes per episode
+_TIMED_OUT = "TimeLimit.truncated"  # SB3's key: the episode has not ended by itself
 LEFT_OUT = "fastes.left_out"  # the key of how many items did not fit
 _OWN = ("r", "l", "t")  # of SB3's and Gymnasium's info["episode"]: a report has its own
 _SCALARS = (bool, int, float, str)
@@ -21,15 +22,16 @@ def has_mask(info: Any) -> bool:
     return isinstance(info, (dict, Mapping)) and ("action_mask" in info or "action_masks" in info)
 
 
-def write_info(room: npt.NDArray[np.uint8], info: Any, keywords: Sequence[str]) -> None:
+def write_info(room: npt.NDArray[np.uint8], info: Any, keywords: Sequence[str], timed_out: bool) -> None:
     """Write the scalars of an info.
 
     Args:
         room: The episode's, uint8 (n,).
         info: The info.
         keywords: The keys that are written first. If others do not fit, their number is written instead.
+        timed_out: Whether a limit has ended the episode, the environment's or one of FastES; a key as in SB3's VecEnvs.
     """
-    found = scalars_of(info)
+    found = {_TIMED_OUT: timed_out, **scalars_of(info), _TIMED_OUT: timed_out}
     text = _as_json(found)
     if len(text) >= len(room):
         text = _as_json(_shortened(found, keywords, len(room)))

@@ -40,7 +40,7 @@ def run_native_episode(
     twin.begin(env_seed)
     episode_return, length, is_cut = twin.instance.play(actor, settings.max_steps, twin.wrappers, leave)
     info = twin.instance.info()
-    return Episode(episode_return, length, success_of(info), int(is_cut), info)
+    return Episode(episode_return, length, success_of(info), int(is_cut), info, is_cut or twin.instance.timed_out)
 
 
 class Compared(gymnasium.Wrapper[Any, Any, Any, Any]):

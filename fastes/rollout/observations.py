@@ -43,6 +43,19 @@ def layout_of(given: Shape, shape: Shape) -> Layout | None:
     return None
 
 
+def is_single(given: Shape, shape: Shape) -> bool | None:
+    """Whether an array holds one observation of a shape, and not a batch of them; None if neither could be.
+
+    An array with one axis more is a batch, also of one: (1, 1, 84, 84) for (84, 84, 1).
+    """
+    if given == shape:
+        return True
+    is_batch = len(given) > 0 and layout_of(given[1:], shape) is not None
+    if is_batch and len(given) == len(shape) + 1:
+        return False
+    return True if layout_of(given, shape) is not None else False if is_batch else None
+
+
 def warn(_: str, said: str) -> None:
     warn_user(said)
 
@@ -327,14 +340,8 @@ def _length_of_leaf(space: Space, value: Any, where: str) -> int:
     if array.dtype.kind not in "fiub":
         raise _Misfit(f"{where} is {_short(value)} with dtype {array.dtype}: expected numbers")
     shape = space.shape or ()
-    if array.shape == shape:
-        length = _ONE
-    elif array.ndim and array.shape[1:] == shape:
-        length = len(array)
-    elif layout_of(array.shape, shape) is not None:
-        length = _ONE
-    elif array.ndim and layout_of(array.shape[1:], shape) is not None:
-        length = len(array)
+    if (single := is_single(array.shape, shape)) is not None:
+        length = _ONE if single else len(array)
     else:
         rows = f"(n, {', '.join(map(str, shape))})" if shape else "(n,)"
         raise _Misfit(f"{where} has shape {array.shape}: expected {shape}, or {rows} for a batch of n")

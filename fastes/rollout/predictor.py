@@ -15,7 +15,7 @@ from fastes._core import Actor
 from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import State, cells_of, remembered_in, state_of
 from fastes.rollout.obs_normalizer import ObsNormalizer
-from fastes.rollout.observations import CHANNELS_FIRST, ObservationReader, layout_of, observation_rows, warn
+from fastes.rollout.observations import CHANNELS_FIRST, ObservationReader, is_single, observation_rows, warn
 from fastes.rollout.random_state import one_thread
 from fastes.system.forks import tell_of_forks
 
@@ -197,13 +197,11 @@ class Predictor:
             raise
         if array.shape == shape:
             return array[np.newaxis], True
-        if array.ndim == len(shape) + 1 and array.shape[1:] == shape:
+        if array.shape[1:] == shape:
             return array, False
         arrange = self._reader_of(spaces.Box(-np.inf, np.inf, shape)).read
-        if layout_of(array.shape, shape) is not None:
-            return arrange(array)[np.newaxis], True
-        if array.ndim and layout_of(array.shape[1:], shape) is not None:
-            return [arrange(row) for row in array], False
+        if (single := is_single(array.shape, shape)) is not None:
+            return (arrange(array)[np.newaxis] if single else [arrange(row) for row in array]), single
         batch = f"(n, {', '.join(map(str, shape))})"
         raise ValueError(f"observation has shape {array.shape}: expected {shape}, or {batch} for a batch of n")
 

@@ -10,6 +10,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from fastes.training.record import Record
 
 # attributes that hold the period of a callback in calls
 _PERIODS = ("eval_freq", "save_freq", "check_freq", "model_save_freq")
+# packages whose callbacks need no `locals` between their calls
+_LIBRARIES = {"stable_baselines3", "sb3_contrib", "rl_zoo3", "wandb"}
 # SB3's callbacks that need only sums of a generation
 _SUMS = {"ProgressBarCallback", "EveryNTimesteps"}
 
@@ -51,7 +54,8 @@ class StepCallback(Callback):
     always the model's, including the steps of the generation.
 
     Callbacks with a period in calls (`eval_freq`, `save_freq`, `check_freq`, `model_save_freq`: EvalCallback,
-    CheckpointCallback, WandbCallback and their subclasses) are called once in a generation in which they are due;
+    CheckpointCallback, WandbCallback and subclasses that do not read `locals`) are called once in a generation in which they
+    are due;
     EveryNTimesteps and progress bars once per generation; StopTrainingOnMaxEpisodes for each step that ends an episode, until
     it has enough; all others for each step. `locals` has dones, infos, rewards and new_obs of a step as arrays of n_envs. The
     reward of an episode's last step is its return, and that step's info has SB3's {'episode': {'r', 'l', 't'}} and the scalars
@@ -133,7 +137,17 @@ def _reads_infos(callback: Any) -> bool:
 
 
 def _is_periodic(callback: Any) -> bool:
-    return any(isinstance(getattr(callback, name, None), int) for name in _PERIODS)
+    return any(isinstance(getattr(callback, name, None), int) for name in _PERIODS) and not _uses_locals(type(callback))
+
+
+@cache
+def _uses_locals(kind: type) -> bool:
+    """Return whether the step of a callback class reads `self.locals`, which only a call for each step keeps up to date."""
+    steps = (vars(each).get(name) for each in kind.__mro__ for name in ("_on_step", "on_step"))
+    return any(
+        inspect.isfunction(step) and step.__module__.partition(".")[0] not in _LIBRARIES and "locals" in step.__code__.co_names
+        for step in steps
+    )
 
 
 def _watch_no_gradients(callback: Any) -> None:

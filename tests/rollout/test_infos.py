@@ -44,7 +44,7 @@ class Telling(Toy):
         return obs, reward, terminated, truncated, info
 
 
-SCALARS = ["far", "nan", "near", "place", "seed", "word", "zero_d"]
+SCALARS = ["TimeLimit.truncated", "far", "nan", "near", "place", "seed", "word", "zero_d"]
 
 
 class Ends(Counter):
@@ -89,6 +89,25 @@ def test_the_same_infos_for_any_number_of_workers() -> None:
     for mode in AutoresetMode:
         env = SyncVectorEnv([Telling] * 3, autoreset_mode=mode)
         assert str(_told(env, None, episodes_per_candidate=3)) == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [({}, {False}), ({"max_episode_steps": 3}, {True}), ({"limit": 4}, {True})],
+    ids=["ended", "truncated", "cut"],
+)
+def test_infos_tell_whether_a_limit_ended_the_episode(limits: dict[str, int], expected: set[bool]) -> None:
+    """As SB3's VecEnvs do: of the environment, or of FastES."""
+    settings = {"episode_cap": "mean", "episode_cap_start": limits["limit"]} if "limit" in limits else {}
+
+    def make() -> Any:
+        steps = limits.get("max_episode_steps")
+        return gymnasium.wrappers.TimeLimit(Telling(), steps) if steps else Telling()
+
+    vector_env = SyncVectorEnv([make] * 3)
+    for env, n_workers in ((make, 0), (make, 1), (vector_env, None)):
+        told = _told(env, n_workers, **settings)
+        assert {info["TimeLimit.truncated"] for info in told[:4]} == expected
 
 
 def test_infos_from_processes_and_lists() -> None:
@@ -170,15 +189,15 @@ def test_an_episode_that_failed_has_no_info_of_an_earlier_one() -> None:
 def test_what_has_no_room_is_counted_and_keywords_come_first() -> None:
     info = {f"key {number}": number for number in range(100)}
     room = np.full(200, 7, np.uint8)
-    write_info(room, info, ("key 99", "absent"))
+    write_info(room, info, ("key 99", "absent"), False)
     found = read_info(room)
     assert found["key 99"] == 99
-    assert found.pop(LEFT_OUT) == 100 - len(found)
-    assert found.items() <= info.items()
-    write_info(room, {"a": 1}, ())
-    assert read_info(room) == {"a": 1}
-    write_info(room, None, ())
-    assert read_info(room) == {}
+    assert found.pop(LEFT_OUT) == 101 - len(found)
+    assert found.items() <= {**info, "TimeLimit.truncated": False}.items()
+    write_info(room, {"a": 1}, (), True)
+    assert read_info(room) == {"TimeLimit.truncated": True, "a": 1}
+    write_info(room, None, (), False)
+    assert read_info(room) == {"TimeLimit.truncated": False}
 
     class Talkative(Toy):
         def step(self, action: Any) -> Any:
@@ -198,8 +217,8 @@ def test_scalars_are_kept_as_they_are() -> None:
     kept = {"float": 0.1, "int": 2**62, "flag": True, "word": "ä", "infinite": -np.inf, "small": 5e-324}
     room = np.zeros(400, np.uint8)
     given = {**kept, "half": np.float32(0.1), "none": None, "list": [1], "dict": {"a": 1}, 3: 4, "row": np.zeros(1)}
-    write_info(room, {**given, "long": np.longdouble(0.5)}, ())
-    assert read_info(room) == {**kept, "half": float(np.float32(0.1)), "long": 0.5}
+    write_info(room, {**given, "long": np.longdouble(0.5)}, (), False)
+    assert read_info(room) == {"TimeLimit.truncated": False, **kept, "half": float(np.float32(0.1)), "long": 0.5}
     assert scalars_of({"episode": {"r": 1.0, "l": 2, "t": 3.0, "far": 4.0}}) == {"episode": {"far": 4.0}}
     assert scalars_of("no mapping") == {}
 

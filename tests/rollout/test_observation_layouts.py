@@ -131,6 +131,21 @@ def test_predict_reads_what_training_reads(name: str, batch: bool) -> None:
         np.testing.assert_array_equal(np.squeeze(found), np.squeeze(expected))
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("is_dict", [False, True], ids=["image", "dict"])
+def test_a_batch_of_grey_images_with_channels_first_is_one_of_any_length(count: int, is_dict: bool) -> None:
+    grey = spaces.Box(0, 255, (12, 10, 1), np.uint8)
+    space: Any = spaces.Dict({"image": grey, "speed": FOUR}) if is_dict else grey
+    images, speeds = np.stack([grey.sample() for _ in range(count)]), np.stack([FOUR.sample() for _ in range(count)])
+    with FastES(lambda: Shown(space, same), n_workers=0, **SMALL) as model:
+        first, last = (
+            {"image": shown, "speed": speeds} if is_dict else shown for shown in (images.transpose(0, 3, 1, 2), images)
+        )
+        found, expected = (model.predict(batch, deterministic=True)[0] for batch in (first, last))
+    assert found.shape == expected.shape == (count, 1)
+    np.testing.assert_array_equal(found, expected)
+
+
 WRONG: dict[str, tuple[Any, Any]] = {
     "square for four": (FOUR, np.zeros((2, 2))),
     "five for four": (FOUR, np.zeros(5)),

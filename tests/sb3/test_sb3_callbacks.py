@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from callbacks import Counter
+from callbacks import Counter, Quiet
 from envs_for_tests import Toy, ToyError
 from faults import SETTINGS, caught_warnings, seed_of, toy
 from training import learn
@@ -421,7 +421,7 @@ def test_a_callback_with_a_bar_of_its_own_is_left_alone(sb3: Any) -> None:
 
 
 def test_each_period_of_a_callback_is_met() -> None:
-    class Two(Counter):
+    class Two(Quiet):
         check_freq, save_freq = 1000, 700
 
         def on_step(self) -> bool:
@@ -433,6 +433,17 @@ def test_each_period_of_a_callback_is_met() -> None:
     with FastES(toy(), preset="default", n_workers=0, **{**SETTINGS, "population_size": 100}) as model:
         model.learn(10**6, [Two(), lambda _, record: record.generation < 3])
     assert met.count(700) == met.count(1000) == 3
+
+
+def test_one_with_a_period_that_reads_locals_is_called_for_each_step() -> None:
+    class Ends(Counter):
+        check_freq = 1000
+
+    callback = Ends()
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
+        model.learn(200, callback)
+        assert callback.n_calls == model.num_timesteps
+        assert sum(done for done, _, _ in callback.seen) == model.num_episodes
 
 
 def test_a_generation_that_proves_the_target_is_not_told_in_steps() -> None:

@@ -295,10 +295,10 @@ class Recording(Toy):
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])
-def test_environments_are_given_ints_as_ever(n_workers: int, tmp_path: Path) -> None:
+def test_environments_are_given_what_their_space_samples(n_workers: int, tmp_path: Path) -> None:
     with FastES(lambda: Recording(str(tmp_path / "kind")), preset="default", n_workers=n_workers, **SETTINGS) as model:
         learn(model, 1)
-    assert (tmp_path / "kind").read_text() == "int"
+    assert (tmp_path / "kind").read_text() == "int64"
 
 
 def test_save_takes_sb3s_arguments(tmp_path: Path) -> None:

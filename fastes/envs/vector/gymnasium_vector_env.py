@@ -149,7 +149,9 @@ class GymnasiumVectorEnv(VectorEnv):
             self.restart(dict.fromkeys(np.flatnonzero(self._over).tolist()))
         self._obs, rewards, terminated, truncated, self._infos = self.env.step(actions)
         rewards = rewards_of(rewards, self.num_envs)
-        dones = flags_of("terminated", terminated, self.num_envs) | flags_of("truncated", truncated, self.num_envs)
+        ended = flags_of("terminated", terminated, self.num_envs)
+        dones = ended | flags_of("truncated", truncated, self.num_envs)
+        self._timed_out = dones & ~ended
         if self._disabled:
             self._over = dones.copy()
         return rewards, dones
@@ -159,6 +161,9 @@ class GymnasiumVectorEnv(VectorEnv):
         row = row if isinstance(row, Mapping) else {}  # a list is DictInfoToList's, or SuperSuit's
         final: Any = row.get("final_info")
         return final if isinstance(final, Mapping) else row
+
+    def timed_out(self, index: int) -> bool:
+        return bool(self._timed_out[index])
 
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         return switched_off(self._statistics, "update_running_mean")

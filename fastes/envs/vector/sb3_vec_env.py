@@ -184,6 +184,9 @@ class Sb3VectorEnv(VectorEnv):
     def info(self, index: int) -> Mapping[str, Any]:
         return self._infos[index]
 
+    def timed_out(self, index: int) -> bool:
+        return bool(self._infos[index].get("TimeLimit.truncated", False))
+
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         return switched_off(self.statistics, "training")
 

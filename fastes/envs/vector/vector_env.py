@@ -96,6 +96,10 @@ class VectorEnv(ABC):
         """Return the info that one environment gave for the last step, if that step ended an episode or began none."""
 
     @abstractmethod
+    def timed_out(self, index: int) -> bool:
+        """Return whether a limit of one environment has ended its episode in the last step."""
+
+    @abstractmethod
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         """Keep the running statistics of wrappers unchanged in a block."""
 
