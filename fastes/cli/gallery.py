@@ -10,7 +10,7 @@ from fastes.checkpoints.locate import find_checkpoint
 from fastes.cli.arguments import add_env_kwargs, add_wrapper, parse_env_kwargs
 from fastes.cli.runs import add_folders, named_runs
 from fastes.cli.saved_model import check_episodes, load_file
-from fastes.errors import FastESError
+from fastes.errors import FastESError, summary_of
 from fastes.runs.overview import Overview, read_overview
 from fastes.system.console import say
 from fastes.system.near_paths import printable
@@ -54,8 +54,9 @@ def run_gallery(arguments: argparse.Namespace) -> int:
     for run, name in zip(runs, picture_names(runs), strict=True):
         try:
             exhibit = Exhibit(run, name, _draw(run, arguments.out / name, arguments))
-        except (FastESError, ValueError, OSError) as error:
-            say(f"{printable(str(run.path))} is left out: {printable(str(error))}")
+        except Exception as error:
+            said = str(error) if isinstance(error, (FastESError, ValueError, OSError)) else summary_of(error)
+            say(f"{printable(str(run.path))} is left out: {printable(said)}")
             continue
         size = (arguments.out / name).stat().st_size / 1e6
         print(f"{arguments.out / name}: return {exhibit.episode_return:.2f}, {size:.1f} MB", flush=True)

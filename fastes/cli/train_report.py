@@ -65,8 +65,16 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
     if not folder.draw(model):
         say(f"no learning_curve.png: it needs matplotlib, {install_command('plots')}")
     if not interrupted and not model.out_of_time:
-        folder.finish()
+        _finish(model, folder)
     say(f"to play it back: {play_command(model, folder)}")
+
+
+def _finish(model: FastES, folder: RunFolder) -> None:
+    """Note that a run has ended, unless files of its report could not be written: then it can be resumed for that."""
+    if missing := folder.unwritten:
+        say(f"{' and '.join(missing)} could not be written; once that is possible: {resume_command(model, folder.shown)}")
+    else:
+        folder.finish()
 
 
 def _counts(model: FastES, session: Session) -> str:
@@ -115,7 +123,7 @@ async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Ou
     episodes, best = model.settings.target_episodes, None
     seeds = np.arange(episodes, dtype=np.int64)  # not those that confirmed a target: these were selected for passing
     chosen = model.solved or _has_selected(model)
-    has_best = not chosen and (folder.path / BEST).exists()
+    has_best = not chosen and folder.has_best()
     bar.judge(model, (1 + has_best) * episodes)
     last = await model.play_seeds(seeds)
     if has_best:
@@ -232,7 +240,7 @@ def report_all(runs: Sequence[Run], seconds: float, interrupted: bool, bar: Seed
     picture = draw_all(runs)  # matplotlib takes seconds until it is imported
     for run in runs:
         if not interrupted and not run.model.out_of_time:
-            run.folder.finish()
+            _finish(*run)
     say(f"no learning curves: they need matplotlib, {install_command('plots')}" if picture is None else f"curves: {picture}")
     if not interrupted:
         best = max(runs, key=lambda run: _rank(outcomes[run.model.seed]))

@@ -20,7 +20,7 @@ from fastes.checkpoints.env_description import CannotRebuild, from_json, reason_
 from fastes.checkpoints.field_checks import Kinds, check_record, damaged, require
 from fastes.checkpoints.file_format import Arrays, Checkpoint
 from fastes.checkpoints.policy_description import check_same_layers, describe_policy, spec_from
-from fastes.checkpoints.reader import read_checkpoint
+from fastes.checkpoints.reader import counters_in, read_checkpoint
 from fastes.envs.closing import close_env
 from fastes.envs.given.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
@@ -302,16 +302,16 @@ def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
 
 
 def _refuse_trials(checkpoint: Checkpoint, settings: Settings, changes: dict[str, Any]) -> None:
-    """Raise CheckpointMismatch for other trials while several that have begun are left."""
+    """Raise CheckpointMismatch for other trials once they have begun."""
+    several = len(require(checkpoint.data, "trainings", list)) > 1
     for name in ("trials", "rungs", "trials_fraction"):
-        if (
-            name in changes
-            and changes[name] != (kept := getattr(settings, name))
-            and len(require(checkpoint.data, "trainings", list)) > 1
-        ):
+        kept = getattr(settings, name)
+        if changes.get(name, kept) == kept:
+            continue
+        if several or any(each.get("num_timesteps") for each in counters_in(checkpoint.data)):
+            why = "while several trials are left" if several else "since training has begun"
             raise CheckpointMismatch(
-                f"{name} = {changes[name]!r} cannot change on loading while several trials are left: the checkpoint has "
-                f"{kept!r}. Start a new run"
+                f"{name} = {changes[name]!r} cannot change on loading {why}: the checkpoint has {kept!r}. Start a new run"
             )
 
 

@@ -31,7 +31,9 @@ def write_info(room: npt.NDArray[np.uint8], info: Any, keywords: Sequence[str], 
         keywords: The keys that are written first. If others do not fit, their number is written instead.
         timed_out: Whether a limit has ended the episode, the environment's or one of FastES; a key as in SB3's VecEnvs.
     """
-    found = {_TIMED_OUT: timed_out, **scalars_of(info), _TIMED_OUT: timed_out}
+    others = scalars_of(info)
+    others.pop(_TIMED_OUT, None)
+    found = {_TIMED_OUT: timed_out, **others}
     text = _as_json(found)
     if len(text) >= len(room):
         text = _as_json(_shortened(found, keywords, len(room)))

@@ -18,8 +18,10 @@ import tomli_w
 
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.locate import BEST, CHECKPOINT, MIDWAY
+from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.envs.likeness import described
+from fastes.errors import CheckpointError, summary_of
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
@@ -72,6 +74,9 @@ def new_run_folder(root: Path, env_name: str) -> Path:
             return parent / str(number)
         except FileExistsError:  # another training took it meanwhile
             number += 1
+
+
+_REPORTED = "and the report goes on without it"
 
 
 class RunFolder(Callback):
@@ -306,8 +311,14 @@ class RunFolder(Callback):
     def _warn(self, message: str) -> None:
         warnings.warn(message, RuntimeWarning, stacklevel=4)
 
+    @property
+    def unwritten(self) -> list[str]:
+        """Names of files that could not be written when that was tried last."""
+        return sorted(self._failing)
+
     @contextlib.contextmanager
-    def _surviving(self, name: str) -> Iterator[None]:
+    def _surviving(self, name: str, then: str = "training goes on, and writing is tried again") -> Iterator[None]:
+        """Turn a file that cannot be written into a warning, which says what happens then, unless on_save_error is 'stop'."""
         try:
             yield
             self._failing.discard(name)
@@ -317,8 +328,7 @@ class RunFolder(Callback):
             if name not in self._failing:
                 self._failing.add(name)
                 warnings.warn(
-                    f"{self.path / name} cannot be written ({error}): training goes on, what was there stays, and writing is "
-                    "tried again",
+                    f"{self.path / name} cannot be written ({error}): what was there stays, {then}",
                     RuntimeWarning,
                     stacklevel=4,
                 )
@@ -372,13 +382,26 @@ class RunFolder(Callback):
     def keep_as_best(self, model: Model) -> None:
         """Write the present model to best.zip."""
         self._best = None
-        model.save(self.path / BEST)
+        with self._surviving(BEST, _REPORTED):
+            model.save(self.path / BEST)
+
+    def has_best(self) -> bool:
+        """Return whether there is a best.zip that can be read. A damaged one is kept under another name, with a warning."""
+        best = self.path / BEST
+        try:
+            if os.path.lexists(best):
+                read_checkpoint(best)
+                return True
+        except CheckpointError as error:
+            self._warn(f"{summary_of(error)}; it is kept as {keep_aside(best)}, and the last parameters take its place")
+        return False
 
     def draw(self, model: Model) -> bool:
-        """Draw the learning curve. Returns False without matplotlib; raises OSError if the picture cannot be written."""
+        """Draw the learning curve. Returns False without matplotlib."""
         curve = read_curve(self.path, self.shown)._replace(target=model.target_return)
         try:
-            plot_curves([curve], self.path / CURVE, f"{model.source.name}, seed {model.seed}")
+            with self._surviving(CURVE, _REPORTED):
+                plot_curves([curve], self.path / CURVE, f"{model.source.name}, seed {model.seed}")
         except ImportError:
             return False
         return True

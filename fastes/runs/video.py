@@ -364,9 +364,13 @@ def _play_episode(
 def draw(model: Model, env: Any) -> Any:
     """Return a picture of a model's environment; RenderError, with advice, if it cannot be drawn."""
     try:
-        return env.render()
+        frame = env.render()
     except Exception as error:
         raise RenderError(f"{model.source.name} cannot be drawn: {type(error).__name__}: {error}. {_advice(error)}") from error
+    if env.render_mode == "rgb_array" and (np.ndim(frame) != 3 or np.shape(frame)[2] != 3):
+        found = f"an array of shape {frame.shape}" if isinstance(frame, np.ndarray) else f"{frame!r:.99}"
+        raise RenderError(f"{model.source.name} cannot be drawn: render() returned {found}, expected uint8 (height, width, 3)")
+    return frame
 
 
 # --- the camera of MuJoCo's environments ------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -140,8 +139,7 @@ def _is_periodic(callback: Any) -> bool:
     return any(isinstance(getattr(callback, name, None), int) for name in _PERIODS) and not _uses_locals(type(callback))
 
 
-@cache
-def _uses_locals(kind: type) -> bool:
+def _uses_locals(kind: type[Any]) -> bool:
     """Return whether the step of a callback class reads `self.locals`, which only a call for each step keeps up to date."""
     steps = (vars(each).get(name) for each in kind.__mro__ for name in ("_on_step", "on_step"))
     return any(

@@ -116,6 +116,8 @@ def opened_study(path: Path | None, about: Mapping[str, Any], sampler: Any, prun
             storage=storage, study_name=_NAME, direction="maximize", pruner=_pruner(pruner), load_if_exists=True
         )
         known = study.user_attrs.get("about")
+        if known is not None:
+            known = {**{name: about[name] for name in ("wrappers", "policy") if name not in known}, **known}  # an older file
         if known is not None and known != about:
             differ = [
                 f"{name} {known.get(name)!r} (now {about.get(name)!r})"

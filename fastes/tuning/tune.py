@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastes.envs.closing import close_env
+from fastes.envs.likeness import described
 from fastes.envs.source import EnvSource
 from fastes.errors import check_int, check_seed, whole
 from fastes.models.arguments import checked_minutes
@@ -42,6 +43,7 @@ from fastes.tuning.study import PRUNERS, RUNGS, SAMPLERS, TRIALS, Study, check_n
 
 FINALISTS, REPORT_SEEDS, REPORT_EPISODES = 5, 5, 20
 PLAY_OFF = 2  # times n_seeds: the seeds of each finalist
+_JOURNAL = ".journal"  # the usual end of a study's name, which its other files do not have
 TIMESTEPS = 200_000  # of each training in an environment without a preset
 _MOST_REFUSED = 50  # candidates in a row that cannot be settings
 _NO_EVALUATION = 2**40  # eval_every: a search plays its own evaluations
@@ -120,7 +122,9 @@ class _Search:
     seed: int
     episodes: int
     parallel: int
+    policy: str  # of all candidates; "" if they may differ in it
     policy_is_custom: bool
+    source: EnvSource
     verbose: bool
 
     def seeds(self, stage: int, count: int) -> tuple[int, ...]:
@@ -183,7 +187,7 @@ def tune(
     path = None if study is None else Path(study).absolute()
     if path is not None and path.suffix == FILE:
         raise ValueError(
-            f"study = {str(study)!r}: the preset gets a name that ends in {FILE}, use another, such as tune.journal"
+            f"study = {str(study)!r}: the preset gets a name that ends in {FILE}, use another, such as tune{_JOURNAL}"
         )
     check_seed(seed)
     fixed = dict(fixed)
@@ -191,7 +195,9 @@ def tune(
     search = _search(make, env, policy, total_timesteps, n_seeds, seed, parallel, episodes, bool(verbose), arguments, fixed)
     about = {
         "env": search.env,
-        "arguments": repr(dict(arguments.get("env_kwargs") or {})),
+        "arguments": described(dict(search.source.make_kwargs)),
+        "wrappers": [f"{wrapper.kind.__module__}:{wrapper.name}" for wrapper in search.source.wrappers],
+        "policy": search.policy,
         "total_timesteps": search.timesteps,
         "n_seeds": n_seeds,
         "seed": seed,
@@ -257,7 +263,22 @@ def _search(
             warnings.simplefilter("ignore", UserWarning)  # of step lengths: candidates are to be unusual
             return make(source, policy if is_custom else named, preset=preset, seed=of_seed, **rest, **own_values)
 
-    return _Search(made, name, space, starts, usual, steps, n_seeds, seed, episodes, parallel, is_custom, verbose)
+    return _Search(
+        make=made,
+        env=name,
+        space=space,
+        starts=starts,
+        usual=usual,
+        timesteps=steps,
+        n_seeds=n_seeds,
+        seed=seed,
+        episodes=episodes,
+        parallel=parallel,
+        policy=kept.get("policy", ""),
+        policy_is_custom=is_custom,
+        source=source,
+        verbose=verbose,
+    )
 
 
 def _starts(
@@ -448,8 +469,8 @@ def _values(search: _Search, settings: Settings) -> dict[str, Any]:
 
 
 def _paths(path: Path) -> tuple[Path, Path, Path, Path]:
-    """Return the paths of preset, table and plots for a study's file."""
-    stem = path.with_suffix("")
+    """Return the paths of preset, table and plots for a study's file, none of which is that file."""
+    stem = path.with_suffix("") if path.suffix == _JOURNAL else path
     return tuple(stem.with_name(stem.name + end) for end in (FILE, ".csv", "-history.png", "-importance.png"))  # type: ignore[return-value]
 
 

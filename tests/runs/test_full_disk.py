@@ -19,6 +19,7 @@ from watched_workers import Clock
 
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
+from fastes.cli.main import main
 from fastes.reports.csv_log import CsvLog
 from fastes.runs.run_folder import RunFolder
 from fastes.training.record import Record
@@ -196,6 +197,53 @@ def test_statistics_of_quick_generations_wait_a_second_at_most(tmp_path: Path, m
     assert seen == [1, 1, 3, 3, 5, 5]
     log.flush()
     assert [row["generation"] for row in _rows(tmp_path)] == ["1", "2", "3", "4", "5", "6"]
+
+
+@pytest.mark.parametrize("seeds", [("--seed", "1"), ("--seeds", "2", "--seed", "1")], ids=["one", "several"])
+@pytest.mark.parametrize("name", ["learning_curve.png", "best.zip"])
+def test_a_report_without_room_for_a_file_is_told_and_can_be_made_again(
+    seeds: tuple[str, ...], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save = FastES.save
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    def no_best(model: FastES, path: Path) -> None:
+        full() if path.name == "best.zip" else save(model, path)
+
+    command = ["train", "Toy-v0", "--preset", "default", "--population-size", "4", "--total-timesteps", "300", "--quiet"]
+    command += ["--workers", "0", "--target-return", "none", "--eval-every", "1000", "--runs", str(tmp_path)]
+    with monkeypatch.context() as patch:
+        if name == "best.zip":
+            patch.setattr(FastES, "save", no_best)
+        else:
+            patch.setattr("fastes.runs.run_folder.plot_curves", full)
+        with pytest.warns(
+            RuntimeWarning, match=rf"{name} cannot be written .*No space.*: what was there stays, and the report"
+        ):
+            assert main([*command, *seeds]) == 0
+    said = capsys.readouterr().out
+    assert f"{name} could not be written; once that is possible: fastes train --resume " in said
+    assert "to play " in said
+    folder = tmp_path / "Toy-v0" / "1"
+    assert "finished = false" in (folder / "config.toml").read_text()
+    assert main(["train", "--resume", str(folder), "--workers", "0", "--quiet"]) == 0
+    assert (folder / name).exists()
+    assert "finished = true" in (folder / "config.toml").read_text()
+
+
+def test_a_damaged_best_file_does_not_hold_up_the_report(tmp_path: Path) -> None:
+    command = ["train", "Toy-v0", "--preset", "default", "--population-size", "4", "--total-timesteps", "300", "--quiet"]
+    assert main([*command, "--workers", "0", "--target-return", "none", "--runs", str(tmp_path)]) == 0
+    folder = tmp_path / "Toy-v0" / "1"
+    (folder / "best.zip").write_bytes((folder / "best.zip").read_bytes()[:500])
+    config = folder / "config.toml"
+    config.write_text(config.read_text().replace("finished = true", "finished = false"))
+    with pytest.warns(RuntimeWarning, match=r"best\.zip.*; it is kept as .*best\.zip\.damaged, and the last parameters take"):
+        assert main(["train", "--resume", str(folder), "--workers", "0", "--quiet"]) == 0
+    assert "finished = true" in config.read_text()
+    assert read_checkpoint(folder / "best.zip").data["trainings"]
 
 
 def test_the_command_line_passes_the_choice_on(tmp_path: Path) -> None:

@@ -66,6 +66,28 @@ def test_environments_are_built_with_arguments_and_wrappers(
     assert "drawn_wide" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("def step(self, action): raise RuntimeError('out of paper')", "RuntimeError: out of paper"),
+        ("def render(self): return None", "render() returned None, expected uint8 (height, width, 3)"),
+        ("def render(self): return np.zeros((30, 30), np.uint8)", "render() returned an array of shape (30, 30), expected"),
+    ],
+    ids=["step", "none", "flat"],
+)
+def test_an_environment_that_fails_is_left_out(
+    body: str, said: str, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = f"fails_{re.sub('[^a-z]', '', said.lower())[:30]}"
+    (runs.parent / f"{module}.py").write_text(f"import gymnasium, numpy as np\nclass Fails(gymnasium.Wrapper):\n    {body}\n")
+    monkeypatch.syspath_prepend(runs.parent)
+    assert main(["gallery", str(runs / "Toy-v0"), "--wrapper", f"{module}:Fails"]) == 1
+    shown = capsys.readouterr()
+    assert "runs/Toy-v0/2 is left out: " in shown.out
+    assert said in shown.out
+    assert "no run could be drawn" in shown.err
+
+
 def test_no_picture_is_an_error(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gallery", str(runs / "Gone-v0")]) == 1
     assert "no run could be drawn" in capsys.readouterr().err

@@ -488,6 +488,19 @@ def test_other_trials_are_refused_while_several_are_left(name: str, halfway: Pat
         FastES.load(halfway, **{name: {"trials": 3, "rungs": 1, "trials_fraction": 0.1}[name]})
 
 
+def test_other_trials_are_refused_once_training_has_begun(tmp_path: Path) -> None:
+    """They would be noted as settings, and change nothing."""
+    with FastES(TOY, preset="default", n_workers=0, **SETTINGS) as model:
+        model.save(tmp_path / "new")
+        learn(model, 1)
+        model.save(tmp_path / "begun")
+    with FastES.load(tmp_path / "new", n_workers=0, trials=3) as model:
+        assert model.settings.trials == 3
+    with pytest.raises(CheckpointMismatch, match="trials = 3 cannot change on loading since training has begun: .* has 1"):
+        FastES.load(tmp_path / "begun", trials=3)
+    FastES.load(tmp_path / "begun", n_workers=0, trials=1).close()
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [

@@ -17,6 +17,7 @@ from processes import environment
 
 from fastes import FastES
 from fastes.cli.main import main
+from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.errors import FolderInUse
 from fastes.settings.preset_loader import load_preset, tomllib
 from fastes.settings.recipes import recipes_for
@@ -341,6 +342,36 @@ def test_another_search_is_refused(tmp_path: Path) -> None:
     tune(tmp_path, 1)
     with pytest.raises(ValueError, match=r"own\.journal is the study of another search, of total_timesteps 300 \(now 400\)"):
         tune(tmp_path, 1, total_timesteps=400)
+
+
+class Slower(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Another environment of the same spaces."""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"policy": "MlpPolicy"}, r"policy 'LinearPolicy' \(now 'MlpPolicy'\)"),
+        ({"env": lambda: make_wrapped_source("CartPole-v1", {}, [f"{__name__}:Slower"])}, r"wrappers \[\] \(now \[.*:Slower"),
+        ({"env_kwargs": {"sutton_barto_reward": True}}, r"arguments .*sutton_barto_reward"),
+    ],
+    ids=["policy", "wrapper", "arguments"],
+)
+def test_a_search_in_another_environment_or_policy_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"env": "CartPole-v1", "policy": "LinearPolicy"}
+    common = {**SMALL, "study": tmp_path / "own.journal", "n_trials": 1}
+    FastES.tune(**given, **common)
+    changed = {name: value() if callable(value) else value for name, value in change.items()}
+    with pytest.raises(ValueError, match=f"is the study of another search, of {said}"):
+        FastES.tune(**{**given, **changed}, **common)
+
+
+def test_files_of_a_study_have_names_of_their_own(tmp_path: Path) -> None:
+    for name in ("own.csv", "s.v1", "s.v2"):
+        FastES.tune("CartPole-v1", study=tmp_path / name, n_trials=1, **SMALL)
+    FastES.tune("CartPole-v1", study=tmp_path / "own.csv", n_trials=2, **SMALL)
+    found = {path.name for path in tmp_path.iterdir() if path.suffix in (".csv", ".toml")}
+    assert found >= {"own.csv", "own.csv.csv", "own.csv.toml", "s.v1.csv", "s.v1.toml", "s.v2.csv", "s.v2.toml"}
 
 
 def test_another_file_is_left_alone(tmp_path: Path) -> None:
