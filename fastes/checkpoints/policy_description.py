@@ -37,6 +37,8 @@ _MAX_DIMENSIONS = 64  # a product of thousands of numbers takes seconds
 def describe_policy(spec: AnySpec) -> dict[str, Any]:
     """Return the description of a policy; for a custom one, only what shows whether another policy fits."""
     data: dict[str, Any] = {"obs_shape": list(spec.obs_shape), "flattened": spec.flattened}
+    if spec.parts:
+        data["parts"] = spec.parts
     if isinstance(spec, PolicySpec):
         data |= describe_layers(spec.layers)
     else:
@@ -63,13 +65,13 @@ def spec_from(checkpoint: Checkpoint, policy: CustomPolicy | None = None) -> Any
     head = _head(stored.get("head"))
     obs_shape, flattened = _observations(stored)
     with _damage_is_said(place := "policy.layers" if "layers" in stored else "policy.layer_sizes"):
-        described = set(stored) - {"head", "obs_shape", "flattened"}
+        described = set(stored) - {"head", "obs_shape", "flattened", "parts"}
         if described not in DESCRIPTIONS:
             raise ValueError(f"keys {sorted(described)}")
         layers = described_layers(stored)
         images = [(each.first, each.inputs) for each in layers if isinstance(each, ImageConvolution)]
         check_layers(layers, _count_others(images, settings, obs_shape) if images else 0)
-        spec = PolicySpec(layers, head, obs_shape, flattened)
+        spec = PolicySpec(layers, head, obs_shape, flattened, parts=_parts(stored))
         if spec.layer_sizes[-1] != head.num_outputs:
             raise ValueError(f"{spec.layer_sizes[-1]} outputs for {head}")
         listed = ", ".join(f"layer {i} {in_words(layer)}" for i, layer in enumerate(layers))
@@ -123,7 +125,7 @@ def _custom_spec(
     head = None if stored.get("head") is None else _head(stored["head"])
     obs_shape, flattened = _observations(stored)
     with _damage_is_said("policy"):
-        if odd := set(stored) ^ {"kind", "parameters", "head", "obs_shape", "flattened"}:
+        if odd := (set(stored) - {"parts"}) ^ {"kind", "parameters", "head", "obs_shape", "flattened"}:
             raise ValueError(f"keys {sorted(odd)}")
         kind, shapes = stored["kind"], {name: tuple(shape) for name, shape in stored["parameters"]}
         if kind not in CUSTOM_POLICIES or (stored["head"] is None) != (kind == "CallablePolicy"):
@@ -148,7 +150,7 @@ def _custom_spec(
     own = dict(policy.parameter_shapes())
     if list(own.items()) != list(shapes.items()):
         raise CheckpointMismatch(f"policy = {policy!r} does not fit the checkpoint: {_first_difference(own, shapes)}")
-    return policy.make_spec(head, obs_shape, flattened, columns)
+    return replace(policy.make_spec(head, obs_shape, flattened, columns), parts=_parts(stored))
 
 
 def _first_difference(own: Mapping[str, tuple[int, ...]], stored: Mapping[str, tuple[int, ...]]) -> str:
@@ -195,6 +197,14 @@ def _observations(stored: Mapping[str, Any]) -> tuple[tuple[int, ...], bool]:
     if not isinstance(flattened, bool) or (flattened and len(shape) != 1):
         raise damaged("policy.flattened", flattened)
     return tuple(shape), flattened
+
+
+def _parts(stored: Mapping[str, Any]) -> str:
+    """Return the parts of a flattened observation, in words; "" if the file is older than they are."""
+    parts = stored.get("parts", "")
+    if not isinstance(parts, str):
+        raise damaged("policy.parts", parts)
+    return parts
 
 
 def _columns(settings: Mapping[str, Any], obs_shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ from fastes.policies.layers import ImageConvolution
 from fastes.policies.named_policies import BYTES, make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_keywords import IMAGE_POLICIES, head_from, plain_policy_kwargs
-from fastes.policies.policy_spec import PolicySpec, obs_shape_of
+from fastes.policies.policy_spec import PolicySpec, obs_shape_of, parts_of
 from fastes.rollout.env_calls import EnvCall, EnvCalls, calls_from_json, calls_to_json
 from fastes.settings.settings import FIXED, FUNCTIONS, Settings, setting_names
 from fastes.system.limits import check_memory
@@ -361,6 +361,10 @@ def _check_kind_fits(name: str, observations: Any, actions: Any, kind: Kind) -> 
             for each, is_flattened, its_head in ((shape, flattened, head), (spec.obs_shape, spec.flattened, spec.head))
         )
         raise CheckpointMismatch(f"env = {name!r} does not fit the policy: it has {offered}, the policy was made for {wanted}")
+    if spec.parts and (own_parts := parts_of(observations)) != spec.parts:
+        raise CheckpointMismatch(
+            f"env = {name!r} does not fit the policy: its observations are {own_parts}, the policy was made for {spec.parts}"
+        )
 
 
 def _misfit_of_images(owns: Sequence[ImageConvolution], all_stored: Sequence[ImageConvolution], observations: Any) -> str:

@@ -14,7 +14,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cloudpickle
@@ -26,7 +26,7 @@ from fastes import _core
 from fastes.errors import blame_policy, level_outside
 from fastes.policies.action_head import ActionHead
 from fastes.policies.obs_columns import ALL, ObsColumns, columns_in
-from fastes.policies.policy_spec import PolicySpec, obs_shape_of, split_theta
+from fastes.policies.policy_spec import PolicySpec, obs_shape_of, parts_of, split_theta
 
 Float32 = npt.NDArray[np.float32]
 USE_NOISE = {"": "", "sample_actions": ", or use sample_actions=True", "action_noise": ", or use action_noise"}
@@ -50,7 +50,8 @@ class CustomPolicy:
         """Return the policy for an environment's spaces; ValueError or TypeError if they do not fit."""
         head = self.head_for(action_space, dict(policy_kwargs or {}))
         shape, flattened = obs_shape_of(observation_space)
-        return self.make_spec(head, shape, flattened, columns_in(obs_columns, observation_space, math.prod(shape)))
+        spec = self.make_spec(head, shape, flattened, columns_in(obs_columns, observation_space, math.prod(shape)))
+        return replace(spec, parts=parts_of(observation_space))
 
     def parameter_shapes(self) -> Mapping[str, tuple[int, ...]]:
         """Return names and shapes of the parameters in the order in which they lie in theta."""
@@ -80,6 +81,7 @@ class CustomSpec:
         theta0: The first parameters, float32 (num_params,).
         pickled: The user's module or function.
         columns: Indices of the values of an observation that it sees, in this order; empty for all.
+        parts: As of a PolicySpec.
     """
 
     kind: str
@@ -90,6 +92,7 @@ class CustomSpec:
     theta0: Float32 = field(repr=False)
     pickled: bytes = field(repr=False)
     columns: tuple[int, ...] = ()
+    parts: str = field(default="", kw_only=True)
 
     layers = ()  # none that the core would run
     image = None

@@ -35,7 +35,7 @@ from fastes.policies.policy_keywords import (
     MultiInputKeywords,
     keywords_for,
 )
-from fastes.policies.policy_spec import PolicySpec, obs_shape_of
+from fastes.policies.policy_spec import PolicySpec, obs_shape_of, parts_of
 
 Space = spaces.Space[Any]
 CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")  # classes, in other files: no names
@@ -90,6 +90,7 @@ def make_policy_spec(
         obs_shape=obs_shape,
         flattened=flattened,
         columns=columns,
+        parts=parts_of(observation_space),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from fastes.policies.layers import ImageConvolution, Join, Layer, VirtualBatchNo
 DTYPES = "floats (float16 to float64), integers (8 to 64 bits) or bool"  # that observations may have
 
 
+_LONGEST = 1000  # characters of `parts`
+
+
 @dataclass(frozen=True)
 class PolicySpec:
     """A network: layers and an action head. Theta is layer after layer, in each parameter after parameter, row by row.
@@ -30,6 +34,7 @@ class PolicySpec:
         flattened: Whether observations are flattened.
         columns: Indices of the values that are observed, in this order. They reach the first layer, or, if that reads an
             image, a layer that appends them. Empty: all values, or, if the first layer reads an image, none.
+        parts: The parts of a flattened observation in their order, as `parts_of` says them; "" for others, and in older files.
     """
 
     layers: tuple[Layer, ...]
@@ -37,6 +42,7 @@ class PolicySpec:
     obs_shape: tuple[int, ...]
     flattened: bool = False
     columns: tuple[int, ...] = ()
+    parts: str = ""
 
     @property
     def images(self) -> tuple[ImageConvolution, ...]:
@@ -136,6 +142,30 @@ def obs_shape_of(space: spaces.Space[Any]) -> tuple[tuple[int, ...], bool]:
     """Return the shape in which observations of a space reach a policy, and whether they are flattened first."""
     size = flat_size(space)
     return (space.shape, False) if isinstance(space, spaces.Box) else ((size,), True)
+
+
+def parts_of(space: spaces.Space[Any]) -> str:
+    """Return what a flattened observation consists of, as in "Dict('price': Box(2,), 'stock': Discrete(5))"; "" for a Box.
+
+    Spaces that say the same are flattened alike. Long texts end in their checksum.
+    """
+    said = "" if isinstance(space, spaces.Box) else _said(space)
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}... {hashlib.sha256(said.encode()).hexdigest()}"
+
+
+def _said(space: spaces.Space[Any]) -> str:
+    kind, inner = type(space).__name__, ""
+    if isinstance(space, spaces.Dict):
+        inner = ", ".join(f"{key!r}: {_said(part)}" for key, part in space.spaces.items())
+    elif isinstance(space, spaces.Tuple):
+        inner = ", ".join(map(_said, space.spaces))
+    elif isinstance(space, spaces.Discrete):
+        inner = f"{space.n}" if space.start == 0 else f"{space.n}, start={space.start}"
+    elif isinstance(space, spaces.MultiDiscrete):
+        inner = f"{space.nvec.tolist()}" if not space.start.any() else f"{space.nvec.tolist()}, start={space.start.tolist()}"
+    else:
+        inner = ", ".join(map(str, space.shape or (spaces.flatdim(space),)))
+    return f"{kind}({inner})"
 
 
 def _part_without_length(space: spaces.Space[Any], where: str) -> str:

@@ -16,7 +16,7 @@ from fastes.errors import warn_user
 from fastes.es.perturbations import Perturbations
 from fastes.policies.action_head import BOX_MAPPINGS, make_action_head
 from fastes.policies.custom_policy import AnySpec
-from fastes.policies.policy_spec import obs_shape_of
+from fastes.policies.policy_spec import obs_shape_of, parts_of
 from fastes.rollout.batch import Batch
 from fastes.rollout.env_calls import EnvCall
 from fastes.rollout.episode import EpisodeSettings
@@ -178,7 +178,8 @@ class PoolSpec:
             unfit = next((each.policy for each in self.trainings if not _fits(each.policy, found)), None)
             if unfit is None:
                 return
-            expected = f"observations of shape {unfit.obs_shape} and {unfit.head}, as the policy was made for"
+            observations = unfit.parts or f"observations of shape {unfit.obs_shape}"
+            expected = f"{observations} and {unfit.head}, as the policy was made for"
         raise ValueError(
             f"{self.source.name!r} was built with the observation space {found[0]} and the action space {found[1]}: expected "
             f"{expected}. What builds it has to give the same spaces each time, in every process"
@@ -187,7 +188,7 @@ class PoolSpec:
 
 def _fits(policy: AnySpec, found: Pair) -> bool:
     """Whether a policy takes such observations and gives such actions."""
-    if obs_shape_of(found[0]) != (policy.obs_shape, policy.flattened):
+    if obs_shape_of(found[0]) != (policy.obs_shape, policy.flattened) or policy.parts not in ("", parts_of(found[0])):
         return False
     head = policy.head
     if head is None:

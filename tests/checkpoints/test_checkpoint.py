@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import pickle
+import re
 import shutil
 import stat
 import time
@@ -22,11 +23,12 @@ import numpy as np
 import pytest
 from edited_checkpoints import edited
 from envs_for_tests import Toy
+from gymnasium import spaces
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 from training import assert_same_state, label, learn
 
-from fastes import CheckpointError, FastES
+from fastes import CheckpointError, CheckpointMismatch, FastES
 from fastes.checkpoints.file_format import FORMAT_VERSION, Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
@@ -720,6 +722,64 @@ def test_data_that_no_reader_takes_is_not_written(saved: Path) -> None:
         with pytest.raises(ValueError, match=r"bytes beside the arrays: a checkpoint holds 4194304 .*'attributes' \d+"):
             model.save(saved)
     assert saved.read_bytes() == before
+
+
+class Parts(Toy):
+    """Shows an observation of its space, whatever that is."""
+
+    def __init__(self, space: Any) -> None:
+        super().__init__()
+        self.observation_space = space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> Any:
+        _, *rest = super().step(action)
+        return self.observation_space.sample(), *rest
+
+
+def _box(size: int, high: float = 1.0) -> spaces.Box:
+    return spaces.Box(0.0, high, (size,))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ({"a": _box(2), "b": _box(3)}, {"b": _box(3), "c": _box(2)}, "Dict('b': Box(3), 'c': Box(2)), the policy was made for"),
+        ({"a": _box(2), "b": _box(3)}, {"a": _box(3), "b": _box(2)}, "Dict('a': Box(3), 'b': Box(2)), the policy was made for"),
+        ((_box(2), spaces.Discrete(3)), (spaces.Discrete(3), _box(2)), "Tuple(Discrete(3), Box(2)), the policy was made for"),
+        (spaces.MultiDiscrete([3, 3]), spaces.MultiDiscrete([2, 4]), "MultiDiscrete([2, 4]), the policy was made for"),
+        (spaces.Discrete(3), spaces.Discrete(3, start=1), "Discrete(3, start=1), the policy was made for Discrete(3)"),
+    ],
+    ids=["key", "sizes", "order", "choices", "start"],
+)
+def test_other_parts_of_as_many_values_are_refused(first: Any, second: Any, said: str, tmp_path: Path) -> None:
+    """They would reach other weights than those that were trained on them."""
+    makers = [
+        partial(Parts, spaces.Dict(each) if isinstance(each, dict) else spaces.Tuple(each) if isinstance(each, tuple) else each)
+        for each in (first, second)
+    ]
+    with FastES(makers[0], preset="default", n_workers=0, **SETTINGS) as model:
+        learn(model, 1)
+        model.save(tmp_path / "m")
+        model.set_env(makers[0])
+        with pytest.raises(CheckpointMismatch, match=re.escape(said)):
+            model.set_env(makers[1])
+    with pytest.raises(CheckpointMismatch, match=re.escape(said)):
+        load(tmp_path / "m", env=makers[1])
+    with load(tmp_path / "m", env=makers[0]) as again:
+        learn(again, 2)
+    older = _edited(tmp_path / "m.zip", lambda data: data["policy"].pop("parts"))
+    with load(older, env=makers[1]) as again:
+        learn(again, 2)
+
+
+def test_bounds_may_differ(tmp_path: Path) -> None:
+    with FastES(partial(Parts, spaces.Dict(a=_box(2))), preset="default", n_workers=0, **SETTINGS) as model:
+        model.save(tmp_path / "m")
+    load(tmp_path / "m", env=partial(Parts, spaces.Dict(a=_box(2, high=9.0)))).close()
 
 
 def test_a_time_limit_comes_back(tmp_path: Path) -> None:

@@ -496,7 +496,7 @@ def test_other_trials_are_refused_once_training_has_begun(tmp_path: Path) -> Non
         model.save(tmp_path / "begun")
     with FastES.load(tmp_path / "new", n_workers=0, trials=3) as model:
         assert model.settings.trials == 3
-    with pytest.raises(CheckpointMismatch, match="trials = 3 cannot change on loading since training has begun: .* has 1"):
+    with pytest.raises(CheckpointMismatch, match=r"trials = 3 cannot change on loading since training has begun: .* has 1"):
         FastES.load(tmp_path / "begun", trials=3)
     FastES.load(tmp_path / "begun", n_workers=0, trials=1).close()
 
