@@ -19,7 +19,9 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TextIO
+from typing import Any, NamedTuple, Protocol, TextIO
+
+import numpy as np
 
 from fastes.errors import suggest
 from fastes.reports.event_files import EventFile, check_tensorboard, special_kind
@@ -316,8 +318,63 @@ def _csv_cell(value: object, quoted: bool = True) -> str:
     return text
 
 
+class Image(NamedTuple):
+    """An image as SB3's class of this name has it."""
+
+    image: Any
+    dataformats: str
+
+
+class Figure(NamedTuple):
+    """A figure as SB3's class of this name has it."""
+
+    figure: Any
+    close: bool
+
+
+class HParam(NamedTuple):
+    """Hyper-parameters as SB3's class of this name has them."""
+
+    hparam_dict: Mapping[str, Any]
+    metric_dict: Mapping[str, Any]
+
+
+class SummaryWriter:
+    """The methods of torch's SummaryWriter that callbacks call on `TensorBoardOutputFormat.writer`, without torch."""
+
+    def __init__(self, events: EventFile) -> None:
+        self._events = events
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> None:
+        self._add(tag, float(scalar_value), global_step)
+
+    def add_text(self, tag: str, text_string: str, global_step: int | None = None) -> None:
+        self._add(tag, text_string, global_step)
+
+    def add_histogram(self, tag: str, values: Any, global_step: int | None = None) -> None:
+        self._add(tag, np.asarray(values), global_step)
+
+    def add_image(self, tag: str, img_tensor: Any, global_step: int | None = None, dataformats: str = "CHW") -> None:
+        self._add(tag, Image(img_tensor, dataformats), global_step)
+
+    def add_figure(self, tag: str, figure: Any, global_step: int | None = None, close: bool = True) -> None:
+        self._add(tag, Figure(figure, close), global_step)
+
+    def add_hparams(self, hparam_dict: Mapping[str, Any], metric_dict: Mapping[str, Any]) -> None:
+        self._add("hparams", HParam(hparam_dict, metric_dict), None)
+
+    def flush(self) -> None:
+        """Nothing is left to write: the file is complete after each call."""
+
+    def _add(self, tag: str, value: Any, step: int | None) -> None:
+        self._events.write({tag: value}, step or 0)
+
+
 class TensorBoardOutputFormat:
     """An event file for TensorBoard, which is complete after each dump; see EventFile.
+
+    Attributes:
+        writer: Writes to the same file.
 
     Raises:
         ImportError: If neither tensorboardX nor tensorboard is installed.
@@ -326,6 +383,7 @@ class TensorBoardOutputFormat:
     def __init__(self, folder: str) -> None:
         self._events = EventFile(folder)
         self.file = self._events.file
+        self.writer = SummaryWriter(self._events)
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         self._events.write(_included(key_values, key_excluded, "tensorboard"), step)
@@ -334,11 +392,18 @@ class TensorBoardOutputFormat:
         self._events.close()
 
 
+def _tensorboard(folder: str) -> OutputFormat:
+    """Make the format of TensorBoard, also an instance of SB3's class if SB3 is in use: callbacks look for that."""
+    theirs = getattr(sys.modules.get("stable_baselines3.common.logger"), "TensorBoardOutputFormat", None)
+    kind: Any = TensorBoardOutputFormat if theirs is None else type(theirs.__name__, (TensorBoardOutputFormat, theirs), {})
+    return kind(folder)  # type: ignore[no-any-return]
+
+
 # name in format_strings -> function that makes the format for a folder
 FORMATS: dict[str, Callable[[str], OutputFormat]] = {
     "stdout": lambda folder: HumanOutputFormat(lasting(sys.stdout)),  # noqa: ARG005
     "log": lambda folder: HumanOutputFormat(os.path.join(folder, "log.txt")),
     "csv": lambda folder: CSVOutputFormat(os.path.join(folder, "progress.csv")),
     "json": lambda folder: JSONOutputFormat(os.path.join(folder, "progress.json")),
-    "tensorboard": TensorBoardOutputFormat,
+    "tensorboard": _tensorboard,
 }

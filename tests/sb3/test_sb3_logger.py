@@ -320,6 +320,37 @@ def _without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
         monkeypatch.setitem(sys.modules, package, None)
 
 
+def test_a_callback_writes_to_tensorboards_file_itself(theirs: ModuleType, tmp_path: Path) -> None:
+    """As SB3's documentation shows it."""
+    pytest.importorskip("tensorboardX")
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    callbacks = pytest.importorskip("stable_baselines3.common.callbacks")
+
+    class Writes(callbacks.BaseCallback):  # type: ignore[misc, name-defined]
+        def _on_training_start(self) -> None:
+            formats = self.logger.output_formats
+            self.writer = next(each for each in formats if isinstance(each, theirs.TensorBoardOutputFormat)).writer
+
+        def _on_step(self) -> bool:
+            if self.n_calls == 10:
+                self.writer.add_text("own/note", "a value", self.num_timesteps)
+                self.writer.add_scalar("own/number", np.float32(2.5), self.num_timesteps)
+                self.writer.add_image("own/image", np.zeros((3, 4, 4), np.uint8), self.num_timesteps)
+                self.writer.flush()
+            return True
+
+    with FastES(Toy, preset="default", n_workers=0, population_size=4, tensorboard_log=tmp_path, seed=0) as model:
+        model.learn(200, Writes())
+    (folder,) = tmp_path.iterdir()
+    (file,) = folder.iterdir()
+    events = accumulator.EventAccumulator(str(file))
+    events.Reload()
+    assert [event.value for event in events.Scalars("own/number")] == [2.5]
+    assert "own/note/text_summary" in events.Tags()["tensors"]
+    assert events.Tags()["images"] == ["own/image"]
+    assert "rollout/ep_rew_mean" in events.Tags()["scalars"]
+
+
 def test_a_missing_tensorboard_is_named_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _without(monkeypatch, "tensorboardX", "tensorboard")
     with pytest.raises(ImportError, match=r"needs tensorboardX or tensorboard: pip install .*tensorboard"):
