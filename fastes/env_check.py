@@ -108,6 +108,7 @@ class EnvCheck(NamedTuple):
         random_episodes: Episodes of random actions.
         policies: Episodes of random policies.
         repeated: Whether the same seed and actions give the same episode.
+        elsewhere: Whether they do in another environment of the same kind, if so and nothing else is wrong.
         total_timesteps: The budget that `seconds` is of.
         processes: The processes that it is shared by.
         findings: Faults, errors first.
@@ -125,6 +126,7 @@ class EnvCheck(NamedTuple):
     random_episodes: RandomEpisodes | None = None
     policies: PolicyEpisodes | None = None
     repeated: Repeated | None = None
+    elsewhere: Repeated | None = None
     total_timesteps: int = 0
     processes: int = 1
     findings: tuple[Finding, ...] = ()
@@ -333,10 +335,13 @@ def _played(
         check = check._replace(random_episodes=played)
         if played.seconds / max(int(played.lengths.sum()), 1) * int(played.lengths.max()) < seconds:
             whereabouts.enter(AGAIN)
-            check = check._replace(repeated=play_twice(env, _FIRST_SEED, limit))
+            check = check._replace(repeated=play_twice(env, env, _FIRST_SEED, limit))
         whereabouts.enter(GYMNASIUM)
         faults = [*_differences_in_c(env, seeds[:_COMPARED], limit, seconds), *_said_by_gymnasium(env)]
         faults += _about_own_c(bare, model, check.repeated, seeds[:_COMPARED], limit, whereabouts)
+        if check.repeated == (True, True) and not faults:
+            whereabouts.enter(AGAIN)
+            check = check._replace(elsewhere=_played_elsewhere(env, source, limit))
     except Exception as error:  # an environment may raise anything
         return check, [Finding(ERROR, f"an episode of random actions raised {_said(error)}")]
     finally:
@@ -346,9 +351,21 @@ def _played(
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".* which is not in ", category=RuntimeWarning)  # a finding says it
+            steps = int(played.lengths.sum())
+            if played.is_late and steps:  # what can be played in the time
+                limit = min(limit, max(1, int(seconds / 4 * steps / played.seconds)))
             return check._replace(policies=_play_policies(model, played, limit, seconds)), faults
     except Exception as error:
         return check, [Finding(ERROR, f"an episode of a random policy raised {_said(error)}"), *faults]
+
+
+def _played_elsewhere(env: Any, source: EnvSource, limit: int) -> Repeated:
+    """Play an episode again in another environment of the same kind."""
+    other = source()
+    try:
+        return play_twice(env, other, _FIRST_SEED, limit)
+    finally:
+        close_env(other, source.name)
 
 
 def _differences_in_c(env: Any, seeds: range, limit: int, seconds: float) -> Iterator[Finding]:
@@ -448,7 +465,7 @@ def _warnings_about(check: EnvCheck, faults: list[Finding], how_to_explore: str,
         return
     yield from _about_numbers(played, check.policies)
     yield from _about_lengths(check, played)
-    yield from _about_repeated(check.repeated)
+    yield from _about_repeated(check.repeated, check.elsewhere)
     for part in played.outside:
         reached = "a value that is not in it" if math.isnan(part.value) else number_in_words(part.value)
         yield Finding(
@@ -510,7 +527,13 @@ def _about_lengths(check: EnvCheck, played: RandomEpisodes) -> Iterator[Finding]
         )
 
 
-def _about_repeated(repeated: Repeated | None) -> Iterator[Finding]:
+def _about_repeated(repeated: Repeated | None, elsewhere: Repeated | None) -> Iterator[Finding]:
+    if elsewhere is not None and elsewhere != (True, True):
+        yield Finding(
+            WARNING,
+            "two environments play episodes of the same seed and the same actions differently: each worker builds its own, so "
+            "results will depend on which worker plays what. Draw in reset, from self.np_random, and not in __init__",
+        )
     if repeated is None or (repeated.start and repeated.steps):
         return
     what = "start differently" if not repeated.start else "start alike and differ later"

@@ -7,7 +7,22 @@ cdef extern from "numpy/ufuncobject.h":
         void *const *data
         const char *types
 
+cdef extern from "dlfcn.h" nogil:
+    ctypedef struct Dl_info:
+        const char *dli_fname
+    int dladdr(const void *address, Dl_info *info)
+
 NATIVE_DTYPES = {FASTES_FLOAT64: "float64", FASTES_FLOAT32: "float32", FASTES_UINT8: "uint8", FASTES_INT64: "int64"}
+
+
+cdef int check_own(name, str function, const void *address) except -1:
+    """Refuse a function of the C library, which has some of these names, too: step, error and close."""
+    cdef Dl_info found
+    if address != NULL and dladdr(address, &found) and found.dli_fname != NULL:
+        library = os.path.basename(os.fsdecode(<bytes>found.dli_fname))
+        if library.startswith(("libc.", "libc-", "ld-musl", "libSystem")):
+            raise ValueError(f"{name}: .{function} is a function of {library}, and not its own: declare its own as static")
+    return 0
 
 
 cdef int take_loop(fastes_ufunc_loop *into, ufunc, int number) except -1:
@@ -146,6 +161,13 @@ cdef class NativeInstance:
             raise ValueError(f"{name} has version {found}: expected {FASTES_ENV_VERSION}; compile it with the fastes_env.h in fastes.get_include()")
         if env.reset == NULL or env.step == NULL or env.state_size < 0 or env.max_episode_steps < 0:
             raise ValueError(f"{name} has no reset or no step, or a negative state_size or max_episode_steps")
+        check_own(name, "reset", <const void *>env.reset)
+        check_own(name, "step", <const void *>env.step)
+        check_own(name, "make", <const void *>env.make)
+        check_own(name, "close", <const void *>env.close)
+        check_own(name, "error", <const void *>env.error)
+        check_own(name, "info", <const void *>env.info)
+        check_own(name, "render", <const void *>env.render)
         self.env = env
         self.observation_space = described_space(&env.observation, f"{name}: observation")
         self.action_space = described_space(&env.action, f"{name}: action")

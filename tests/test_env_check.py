@@ -129,6 +129,15 @@ class Forgetful(Push):
         return -abs(self.at) + float(np.random.default_rng().normal())
 
 
+class DrawnWhenBuilt(Push):
+    def __init__(self) -> None:
+        super().__init__()
+        self.goal = float(np.random.default_rng().normal())
+
+    def reward(self) -> Any:
+        return -abs(self.at - self.goal)
+
+
 class OverAtOnce(Push):
     max_steps = 20
 
@@ -210,6 +219,7 @@ WARNED = {
     ),
     "outside of its space": (Wide, {}, ("observation[1] leaves its space, from -10 to 10: it reaches 99",)),
     "not of its seed": (Forgetful, {}, ("same seed and the same actions start alike and differ later", "self.np_random")),
+    "drawn when built": (DrawnWhenBuilt, {}, ("two environments play episodes of the same seed", "not in __init__")),
     "over at once": (OverAtOnce, {}, ("after their first step, though the limit is 20", "terminated")),
     "flat": (Flat, {}, ("all 10 random episodes, and all 40 of random policies, returned -5: nothing to climb. Rewards for",)),
     "noise": (Lottery, {}, ("depend more on the seed", "episodes_per_candidate")),
@@ -338,6 +348,23 @@ def test_a_slow_environment_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert check.policies.returns.shape == (2, 2), "the fewest that show anything"
     assert any("there was time for" in text for text in texts(check))
     assert time.monotonic() - began < 30.0
+
+
+def test_policies_of_a_slow_environment_without_a_limit_play_what_there_is_time_for() -> None:
+    class SlowAndEndless(Push):
+        steps = 0
+
+        def reward(self) -> Any:
+            time.sleep(0.002)
+            SlowAndEndless.steps += 1
+            return super().reward()
+
+        def is_over(self) -> Any:
+            return False
+
+    check = checked(SlowAndEndless, seconds=0.5)
+    assert check.policies is not None
+    assert SlowAndEndless.steps < 3 * 0.5 / 0.002, "the random episode, those of policies, and Gymnasium's check"
 
 
 def test_the_global_random_state_is_the_callers() -> None:

@@ -43,6 +43,7 @@ def describe_policy(spec: AnySpec) -> dict[str, Any]:
         data |= describe_layers(spec.layers)
     else:
         data |= {"kind": spec.kind, "parameters": [[name, list(shape)] for name, shape in spec.shapes.items()]}
+        data |= {"untrained": dict(spec.untrained)} if spec.untrained else {}
     if spec.head is None:
         return {**data, "head": None}
     head = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(spec.head).items()}
@@ -125,7 +126,7 @@ def _custom_spec(
     head = None if stored.get("head") is None else _head(stored["head"])
     obs_shape, flattened = _observations(stored)
     with _damage_is_said("policy"):
-        if odd := (set(stored) - {"parts"}) ^ {"kind", "parameters", "head", "obs_shape", "flattened"}:
+        if odd := (set(stored) - {"parts", "untrained"}) ^ {"kind", "parameters", "head", "obs_shape", "flattened"}:
             raise ValueError(f"keys {sorted(odd)}")
         kind, shapes = stored["kind"], {name: tuple(shape) for name, shape in stored["parameters"]}
         if kind not in CUSTOM_POLICIES or (stored["head"] is None) != (kind == "CallablePolicy"):
@@ -150,7 +151,24 @@ def _custom_spec(
     own = dict(policy.parameter_shapes())
     if list(own.items()) != list(shapes.items()):
         raise CheckpointMismatch(f"policy = {policy!r} does not fit the checkpoint: {_first_difference(own, shapes)}")
-    return replace(policy.make_spec(head, obs_shape, flattened, columns), parts=_parts(stored))
+    spec = replace(policy.make_spec(head, obs_shape, flattened, columns), parts=_parts(stored))
+    _check_untrained(policy, spec, stored.get("untrained"))
+    return spec
+
+
+def _check_untrained(policy: CustomPolicy, spec: CustomSpec, stored: object) -> None:
+    """Raise CheckpointMismatch if values differ that are in no checkpoint, because they are not trained."""
+    if stored is None:  # the file is older than they are, or there are none
+        return
+    if not isinstance(stored, dict) or not all(isinstance(value, str) for value in stored.values()):
+        raise damaged("policy.untrained", stored)
+    other = [name for name in {**stored, **spec.untrained} if stored.get(name) != spec.untrained.get(name)]
+    if other:
+        raise CheckpointMismatch(
+            f"policy = {policy!r} does not fit the checkpoint: {', '.join(map(repr, other[:3]))} is not trained, so the file "
+            "lacks its values, and they are not those that were trained with. Give the module the same ones first, by "
+            "load_state_dict or by a seed"
+        )
 
 
 def _first_difference(own: Mapping[str, tuple[int, ...]], stored: Mapping[str, tuple[int, ...]]) -> str:

@@ -12,6 +12,7 @@ from fastes.cli.setting_flags import add_settings, given_settings
 from fastes.cli.stop_on_signal import INTERRUPTED
 from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.model import FastES
+from fastes.system.near_paths import file_name_of
 from fastes.tuning.study import PRUNERS, SAMPLERS, TRIALS
 
 _MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0}
@@ -96,7 +97,7 @@ def run_tune(arguments: argparse.Namespace) -> int:
     env: Any = arguments.env
     if arguments.wrapper:
         env, kwargs = make_wrapped_source(env, kwargs, arguments.wrapper), None
-    study = arguments.study or Path(re.sub(r"[^\w.+-]+", "-", arguments.env) + ".journal")
+    study = arguments.study or Path(f"{file_name_of(arguments.env)}.journal")
     try:
         FastES.tune(
             env,

@@ -38,7 +38,7 @@ from fastes.envs.given.rebuild import Wrapping, as_code, check_same, number_vide
 from fastes.envs.import_hook import ATARI, register_atari, register_envs
 from fastes.envs.layers import layers
 from fastes.envs.mujoco_messages import listen_to_mujoco, mujoco_listened_to
-from fastes.envs.native.native_env import is_native, native_spec
+from fastes.envs.native.native_env import checksum_of, expect, in_library, is_native, library_of, native_spec
 from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
 from fastes.envs.vector.sb3_vec_env import Sb3VectorEnv, VecEnv, is_vec_env
 from fastes.envs.vector.vector_env import VectorEnv
@@ -121,10 +121,15 @@ class EnvSource:
         if any(isinstance(part, gymnasium.Env) for part in parts_held_by(self.factory)):
             _SourcesForEnvs(file := io.BytesIO()).dump(self.factory)
             state["factory"] = file.getvalue()
+        if self.spec is not None and in_library(self.spec):
+            path = library_of(self.spec)
+            state["library"] = path, checksum_of(path)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         factory = state["factory"]
+        if "library" in state:
+            expect(*state.pop("library"))
         vars(self).update(state, factory=pickle.loads(factory) if isinstance(factory, bytes) else factory)
 
     def _kinds(self) -> Iterator[Any]:

@@ -312,7 +312,7 @@ class EvolutionStrategy:
         self.progress_remaining = _checked_progress(progress_remaining)
         theta, _, adaptation, generation, *_ = self._state
         if adaptation is None:
-            sigma, each = checked_value("sigma", self._sigma(progress_remaining)), None
+            sigma, each = checked_value("sigma", self._sigma_now()), None
         else:
             sigma, each = adaptation.mean, adaptation.each
         drawn = self._draw(generation, count)[1]
@@ -378,6 +378,10 @@ class EvolutionStrategy:
         last_tell = LastTell(self.progress_remaining, fitness)
         self._state = _State(new_theta, optimizer, adapted, generation + 1, None, history, last_tell)
         return Update(theta_norm, gradient_norm, step_norm, ratio, shaped.num_nonfinite, learning_rate, perturbations.sigma)
+
+    def _sigma_now(self) -> float:
+        """The schedule's value; of one that ends at zero, the last one before that: without noise nothing is learned."""
+        return self._sigma(self.progress_remaining) or self._sigma(max(self.progress_remaining, 1e-3))
 
     def _learning_rate_now(self) -> float:
         """Return the learning rate at the progress of the last `ask`; a schedule that ends at 0 stays just above it."""

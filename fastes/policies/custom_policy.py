@@ -82,6 +82,7 @@ class CustomSpec:
         pickled: The user's module or function.
         columns: Indices of the values of an observation that it sees, in this order; empty for all.
         parts: As of a PolicySpec.
+        untrained: Checksums of values that training leaves as they are, and that outputs depend on, by name.
     """
 
     kind: str
@@ -93,6 +94,7 @@ class CustomSpec:
     pickled: bytes = field(repr=False)
     columns: tuple[int, ...] = ()
     parts: str = field(default="", kw_only=True)
+    untrained: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     layers = ()  # none that the core would run
     image = None

@@ -9,7 +9,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from fastes.errors import suggest
+from fastes.errors import suggest, warn_user
 from fastes.policies.action_head import make_action_head
 from fastes.policies.images import Image, image_in, images_in, other_values
 from fastes.policies.layers import (
@@ -73,7 +73,7 @@ def make_policy_spec(
     keywords = keywords_for(policy, policy_kwargs)
     head = make_action_head(action_space, keywords.action_mapping, keywords.num_bins)
     obs_shape, flattened = obs_shape_of(observation_space)
-    images, size = _images_seen(observation_space, policy, keywords), math.prod(obs_shape)
+    images, size = _images_seen(observation_space, policy, keywords, policy_kwargs), math.prod(obs_shape)
     if images and isinstance(keywords, CnnKeywords):
         if checked_columns(obs_columns) != ALL:
             raise ValueError(
@@ -133,10 +133,17 @@ def _layers_behind(keywords: LinearKeywords, inputs: int, outputs: int, norm: bo
 # --- layers that see images ------------------------------------------------------------------------------------------
 
 
-def _images_seen(space: Space, policy: str, keywords: LinearKeywords) -> Sequence[Image]:
+def _images_seen(space: Space, policy: str, keywords: LinearKeywords, given: Mapping[str, Any] | None) -> Sequence[Image]:
     """Return the images that a policy sees by convolutions; ValueError if it needs one and there is none."""
     if isinstance(keywords, MultiInputKeywords):
-        return images_in(space, keywords)
+        images = images_in(space, keywords)
+        if not images and "cnn" in (given or {}):
+            warn_user(
+                f"{policy} does not use cnn, as {space} has no image: a Box (height, width, channels) of uint8 from 0 to 255; "
+                "policy_kwargs={'normalize_images': False} takes boxes of any values for images",
+                UserWarning,
+            )
+        return images
     return (image_in(space, policy),) if isinstance(keywords, CnnKeywords) else ()
 
 

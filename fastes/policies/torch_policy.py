@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 Float32 = npt.NDArray[np.float32]
+_UNUSED = "num_batches_tracked"  # a buffer of BatchNorm that no output depends on
 
 
 class TorchPolicy(CustomPolicy):
@@ -89,7 +92,7 @@ class TorchPolicy(CustomPolicy):
         actor = spec.make_actor()
         actor.check_outputs()
         actor.check_memory()
-        return spec
+        return replace(spec, untrained=actor.untrained())
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +166,7 @@ class TorchActor(CustomActor):
         """Return the action for one observation."""
         self.observe(obs)
         try:
-            outputs = self.module(self._input).numpy()
+            outputs = self.module(self._input.clone()).numpy()  # a copy: the module may keep what it sees
         except Exception as error:
             blame_policy(error)
             raise
@@ -178,9 +181,11 @@ class TorchActor(CustomActor):
         given = f"a float32 tensor {tuple(self._input.shape)}"
         with torch.random.fork_rng(devices=[]):
             try:
-                outputs = self.module(self._input)
+                outputs = self.module(self._input.clone())
             except Exception as error:
-                raise ValueError(f"the module {name} raised for {given}: {type(error).__name__}: {error}") from error
+                columns, size = len(self._spec.columns), math.prod(self._spec.obs_shape)
+                advice = f". obs_columns chooses {columns} of {size} values; 'all' leaves all" if columns else ""
+                raise ValueError(f"the module {name} raised for {given}: {type(error).__name__}: {error}{advice}") from error
         expected = f"expected float32 (1, {head.num_outputs}) or ({head.num_outputs},), {head.outputs}"
         if not isinstance(outputs, torch.Tensor):
             raise ValueError(f"the module {name} returned a {type(outputs).__name__} for {given}: {expected}")
@@ -202,15 +207,33 @@ class TorchActor(CustomActor):
 
         def run(value: float) -> Any:
             self.observation[:] = value
-            return self.module(self._input).clone()
+            return self.module(self._input.clone()).clone()
 
         check_memory_of(what, self, run, self._state)
+
+    def untrained(self) -> dict[str, str]:
+        """Return checksums of frozen parameters and persistent buffers, by name, as they are when an episode begins."""
+        self.reset_memory()
+        trained = {self.module.get_parameter(name).data_ptr() for name in self._spec.shapes}
+        return {
+            name: checksum(value)
+            for name, value in self.module.state_dict().items()
+            if isinstance(value, type(self._input)) and value.data_ptr() not in trained and not name.endswith(_UNUSED)
+        }
 
     def _state(self) -> list[Any]:
         """Return the attributes and buffers of the module and its submodules, without parameters."""
         attributes = [vars(inner).items() for inner in self.module.modules()]
         held = [value for each in attributes for name, value in each if name not in ("_parameters", "_modules")]
         return [*held, *self.module.buffers()]
+
+
+def checksum(value: torch.Tensor) -> str:
+    """Return the SHA-256 of a tensor's dtype, shape and bytes."""
+    import torch
+
+    content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return hashlib.sha256(f"{value.dtype} {tuple(value.shape)}\n".encode() + content).hexdigest()
 
 
 def _trained(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter]]:

@@ -205,11 +205,11 @@ def play_random(env: Any, seeds: Sequence[int], max_steps: int, seconds: float) 
     )
 
 
-def play_twice(env: Any, seed: int, max_steps: int) -> Repeated:
-    """Play an episode with random actions twice. max_steps: of each, at most 1,000."""
+def play_twice(env: Any, other: Any, seed: int, max_steps: int) -> Repeated:
+    """Play an episode with random actions in an environment, and again in the same or another. max_steps: at most 1,000."""
     played = []
-    for _ in range(2):
-        watched = _Watched(env)
+    for each in (env, other):
+        watched = _Watched(each)
         watched.kept = []
         run_episode(watched, watched, seed, EpisodeSettings(min(max_steps, _COMPARED)))  # type: ignore[arg-type]
         played.append(watched.kept)

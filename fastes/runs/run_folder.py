@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 import tempfile
 import time
 import warnings
@@ -36,15 +35,11 @@ from fastes.settings import population_scale
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
 from fastes.system.console import losses
 from fastes.system.interrupts import interrupts_wait
+from fastes.system.near_paths import file_name_of
 from fastes.training.evaluation import Evaluation
 from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
 from fastes.training.selection import Rung
-
-
-def _file_name(text: str) -> str:
-    """Replace the characters that a file name may not have."""
-    return re.sub(r"[^\w.+-]+", "-", text)
 
 
 def _settings_in(model: Model, **changes: Any) -> dict[str, Any]:
@@ -65,7 +60,7 @@ def _given_settings(model: Model) -> dict[str, Any]:
 
 def new_run_folder(root: Path, env_name: str) -> Path:
     """Create root/<env>/<n>/ with the next free number. Raises OSError if that fails."""
-    parent = root / _file_name(env_name)
+    parent = root / file_name_of(env_name)
     parent.mkdir(parents=True, exist_ok=True)
     number = 1 + max((int(p.name) for p in parent.iterdir() if p.name.isdigit()), default=0)
     while True:
@@ -365,7 +360,7 @@ class RunFolder(Callback):
             self.save(model)
             return self.path / CHECKPOINT
         except OSError as error:
-            name = _file_name(f"fastes-{model.source.name}-{self.path.name}-{CHECKPOINT}")
+            name = file_name_of(f"fastes-{model.source.name}-{self.path.name}-{CHECKPOINT}")
             for find_place in (Path.cwd, Path.home, tempfile.gettempdir):
                 with contextlib.suppress(OSError, RuntimeError):  # the folder may not exist either
                     place = Path(find_place())

@@ -76,13 +76,15 @@ class Lasting:
         try:
             if self.stream is not None:
                 self.stream.flush()
+        except AttributeError:  # a script's own stream may have `write` alone
+            pass
         except (OSError, ValueError, RuntimeError) as error:
             self._lose(error)
 
     def isatty(self) -> bool:
         try:
             return self.stream is not None and self.stream.isatty()
-        except (OSError, ValueError):
+        except (OSError, ValueError, AttributeError):  # a script's own stream may have `write` alone
             return False
 
     def fileno(self) -> int:
@@ -192,7 +194,7 @@ def columns_of(terminal: TextIO) -> int:
     """Return the width of a terminal; 80 if it is unknown."""
     try:
         return os.get_terminal_size(terminal.fileno()).columns or 80
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):
         return 80
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ class ActionModule(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, of: Exported) -> None:
         super().__init__()
         self.head, self.activation, self.clip = of.head, _ACTIVATIONS[of.activation], of.clip
+        self.obs_shape = of.obs_shape
         self.layers = torch.nn.ModuleList()
         for weight, bias in of.layers:
             # skip torch's initial values, which would be drawn from its global random state
@@ -41,6 +43,9 @@ class ActionModule(torch.nn.Module):  # type: ignore[misc]
         self.register_buffer(name, None if values is None else torch.tensor(values), persistent=False)
 
     def forward(self, observation: Any) -> Any:
+        if not torch.jit.is_tracing() and math.prod(observation.shape[1:]) != math.prod(self.obs_shape):
+            rows = ", ".join(map(str, ("n", *self.obs_shape)))
+            raise ValueError(f"observation has shape {tuple(observation.shape)}: expected a batch ({rows})")
         x = observation.reshape(observation.shape[0], -1).double()
         if self.columns is not None:
             x = x[:, self.columns]

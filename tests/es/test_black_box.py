@@ -135,6 +135,15 @@ def test_minimize_and_maximize_go_where_their_names_say() -> None:
     assert most.parameters.tobytes() == least.parameters.tobytes()
 
 
+def test_a_sigma_that_falls_to_zero_ends_as_it_was_just_before() -> None:
+    es = make(sigma="lin_0.1")
+    for progress in (1.0, 0.5, 0.0):
+        candidates = es.ask(progress)
+        es.tell(np.array([-sphere(candidate) for candidate in candidates]))
+    assert candidates.sigma == pytest.approx(1e-4)
+    assert np.isfinite(es.theta).all()
+
+
 def test_a_function_may_write_into_its_argument() -> None:
     def distance(x: Any) -> float:
         x -= 3.0

@@ -428,6 +428,60 @@ def test_frozen_parameters_and_buffers_stay() -> None:
     assert trained[1].num_batches_tracked == 0, "eval mode: statistics do not move, nothing is dropped"
 
 
+def test_frozen_values_that_differ_are_refused_on_loading(tmp_path: Path) -> None:
+    """They are in no file: a module that draws them anew would act otherwise."""
+    torch, _ = torch_and_mlp()
+
+    def features(seed: int) -> Any:
+        torch.manual_seed(seed)
+        frozen = torch.nn.Linear(3, 8).requires_grad_(False)
+        return torch.nn.Sequential(frozen, torch.nn.BatchNorm1d(8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+
+    with FastES(Toy, TorchPolicy(features(0)), n_workers=0, **TINY) as model:
+        learn(model, 2)
+        model.save(tmp_path / "m")
+        expected = model.evaluate(3).returns
+    with pytest.raises(CheckpointMismatch, match=r"'0.weight', '0.bias' is not trained, so the file lacks its values"):
+        FastES.load(tmp_path / "m", Toy, policy=TorchPolicy(features(1)), n_workers=0)
+    used = features(0)
+    used(torch.randn(4, 3))
+    with pytest.raises(CheckpointMismatch, match=r"'1.running_mean', '1.running_var' is not trained"):
+        FastES.load(tmp_path / "m", Toy, policy=TorchPolicy(used), n_workers=0)
+    same = features(0)
+    same[1].num_batches_tracked += 1
+    with FastES.load(tmp_path / "m", Toy, policy=TorchPolicy(same), n_workers=0) as model:
+        assert (model.evaluate(3).returns == expected).all()
+
+
+def test_a_module_may_keep_what_it_sees() -> None:
+    torch, _ = torch_and_mlp()
+
+    class Differences(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense, self.before = torch.nn.Linear(3, 2), None
+
+        def reset(self) -> None:
+            self.before = None
+
+        def forward(self, x: Any) -> Any:
+            before, self.before = self.before, x
+            return self.dense(x if before is None else x - before)
+
+    module, seen = Differences(), [np.full(3, value) for value in (0.1, 0.4, 0.2)]
+    actor = spec_for(TorchPolicy(module), BOX, PUSH).make_actor()
+    acted = [actor.act(obs) for obs in seen]
+    with torch.no_grad():
+        expected = [module(torch.tensor(obs[None], dtype=torch.float32)).clamp(-1, 1).numpy()[0] for obs in seen]
+    assert np.array(acted) == pytest.approx(np.array(expected), abs=1e-6)
+
+
+def test_a_module_for_all_values_is_told_of_obs_columns() -> None:
+    torch, _ = torch_and_mlp()
+    with pytest.raises(ValueError, match=r"cannot be multiplied .*\. obs_columns chooses 2 of 3 values; 'all' leaves all"):
+        FastES(Toy, TorchPolicy(torch.nn.Linear(3, 2)), n_workers=0, obs_columns="0:2", **TINY)
+
+
 def test_same_bits_on_any_number_of_workers_and_threads() -> None:
     torch, module = torch_and_mlp()
     policy, threads = TorchPolicy(module), torch.get_num_threads()

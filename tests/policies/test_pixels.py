@@ -13,6 +13,7 @@ from envs_for_tests import AnySpaces
 from gymnasium import Space, registry, spaces
 
 from fastes import CallablePolicy, EnvironmentUnavailable, FastES
+from fastes.policies.named_policies import make_policy_spec
 
 ACTIONS = spaces.Discrete(2)
 ALE_PY = """
@@ -143,6 +144,12 @@ def test_a_policy_that_sees_images_is_not_told_of_them() -> None:
         FastES(
             lambda: AnySpaces(image(84, 84, 4), ACTIONS), CallablePolicy(lambda p, o: 0, 1), preset="default", n_workers=0
         ).close()
+
+
+def test_convolutions_that_no_part_has_use_for_are_told_of() -> None:
+    space = spaces.Dict({"picture": spaces.Box(0, 1, (16, 16, 1)), "speed": spaces.Box(-1, 1, (2,))})
+    with pytest.warns(UserWarning, match=r"MultiInputPolicy does not use cnn, as Dict.*'normalize_images': False"):
+        make_policy_spec("MultiInputPolicy", space, ACTIONS, {"cnn": [(2, 8, 8)], "net_arch": [2]})
 
 
 def test_floats_that_are_no_image_without_a_word_are_told_of() -> None:

@@ -138,6 +138,17 @@ class BufferedAndUnseeded(Buffered):
         return super().seen()
 
 
+class DrawnWhenBuilt(Walk):
+    """Another task in each process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goal = float(np.random.default_rng().normal())
+
+    def reward(self) -> Any:
+        return -abs(self.at - self.goal)
+
+
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -148,8 +159,14 @@ class BufferedAndUnseeded(Buffered):
         (BufferedAndUnseeded, (False, False)),
     ],
 )
-def test_an_episode_that_is_played_twice(kind: Any, expected: tuple[bool, bool]) -> None:
-    assert play_twice(kind(), 3, 100) == expected
+def test_an_episode_that_is_played_again(kind: Any, expected: tuple[bool, bool]) -> None:
+    env = kind()
+    assert play_twice(env, env, 3, 100) == expected
+
+
+def test_an_episode_that_is_played_in_two_environments() -> None:
+    assert play_twice(Walk(), Walk(), 3, 100) == (True, True)
+    assert play_twice(DrawnWhenBuilt(), DrawnWhenBuilt(), 3, 100) == (True, False)
 
 
 class Numbers(Walk):

@@ -26,7 +26,7 @@ from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_rows import read_progress
 from fastes.runs.overview import read_overview
-from fastes.runs.run_folder import RunFolder
+from fastes.runs.run_folder import RunFolder, new_run_folder
 from fastes.settings.preset_loader import tomllib
 
 SMALL = ["--preset", "default", "--population-size", "4", "--net-arch", "4", "--target-return", "none", "--seed", "0"]
@@ -327,3 +327,19 @@ def test_the_settings_that_the_user_gave_to_a_race_are_noted_and_stay(tmp_path: 
     with FastES(Toy, seed=0, n_workers=0, preset="linear", **given) as model:
         RunFolder(tmp_path).write_config(model, {})
     assert read_overview(tmp_path).given is None
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ("ALE/Pong-v5", "ALE-Pong-v5"),
+        ("../walk.so:F32", "walk.so-F32"),
+        ("./a b.so:X", "a-b.so-X"),
+        (f"/{'d/' * 90}walk.so:F32", ""),
+    ],
+)
+def test_folders_of_runs_are_not_hidden(env: str, name: str, tmp_path: Path) -> None:
+    folder = new_run_folder(tmp_path, env)
+    assert folder.parent.name == name if name else folder.parent.name.endswith("walk.so-F32")
+    assert folder.parent.name[0] not in ".-"
+    assert len(folder.parent.name) <= 100

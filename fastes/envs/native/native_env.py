@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +23,7 @@ from fastes import _core
 _IS_LIBRARY = re.compile(r".*\.(so(\.\d+)*|dylib)", re.DOTALL).fullmatch  # of a path; a library may have a version: walk.so.1
 _SOURCES = (".c", ".cc", ".cpp")
 _FIRST_ADDRESS = 65536  # operating systems leave the memory before it empty
+_expected: dict[str, str] = {}  # path of a library -> checksum of the file that a training in this process is of
 _loaded: dict[str, tuple[int, int, int]] = {}  # path of a library -> inode, time and size of the file that this process loaded
 _HEADER = Path(__file__).resolve().parents[2] / "include"
 
@@ -61,6 +64,11 @@ def native_spec(place: str, options: Mapping[str, Any]) -> EnvSpec:
     kwargs = {**options, "place": f"{os.path.abspath(os.path.expanduser(path))}:{name}"}
     entry_point = f"{NativeEnv.__module__}:{NativeEnv.__name__}"
     return EnvSpec(native_id(place), entry_point=entry_point, kwargs=kwargs, disable_env_checker=True)
+
+
+def library_of(spec: EnvSpec) -> str:
+    """Return the path of the library of a spec that `native_spec` made."""
+    return str(spec.kwargs["place"].rpartition(":")[0])
 
 
 def native_id(place: str) -> str:
@@ -201,6 +209,17 @@ def _no_name(place: str) -> str:
     return f"{place}: expected PATH.so:NAME, the file and the name in FASTES_ENV(NAME)"
 
 
+@cache
+def checksum_of(path: str) -> str:
+    """Return the SHA-256 of a library, as this process has first seen it."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def expect(path: str, checksum: str) -> None:
+    """Load a library from now on only if it is this one: that of the process in which the training began."""
+    _expected[path] = checksum
+
+
 def _find(path: str, name: str) -> tuple[ctypes.CDLL, int]:
     """Load a library; return it and the address of its fastes_env of this name."""
     if not name.isidentifier() or not path:
@@ -215,6 +234,11 @@ def _find(path: str, name: str) -> tuple[ctypes.CDLL, int]:
         raise ValueError(
             f"{path} has been compiled anew since this process loaded it, and the process keeps the first version: start a new "
             "process (in a notebook, restart the kernel), or give the library another name"
+        )
+    if _expected.get(full, checksum_of(full)) != checksum_of(full):
+        raise ValueError(
+            f"{path} has been compiled anew since the training began, or is another one on this machine, and results would mix "
+            "both: start the training again"
         )
     library = ctypes.CDLL(full)
     try:

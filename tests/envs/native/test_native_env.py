@@ -344,6 +344,44 @@ def test_a_library_that_is_compiled_anew_is_refused(library: str, tmp_path: Path
         NativeEnv(f"{path}:Walk")
 
 
+def test_a_library_that_is_compiled_anew_ends_a_training_that_loads_it_again(library: str, tmp_path: Path) -> None:
+    """Some workers would play another environment than others."""
+    path = tmp_path / "shared.so"
+    shutil.copy(library, path)
+    with FastES(f"{path}:Walk", n_workers=1, **SETTINGS) as model:
+        changed = tmp_path / "changed.so"
+        changed.write_bytes(path.read_bytes() + b"anew")
+        changed.replace(path)
+        with pytest.raises(FastESError, match=r"shared\.so has been compiled anew since the training began"):
+            model.learn(200)
+
+
+STEP_OF_LIBC = """
+#include "fastes_env.h"
+static int reset(void *state, fastes_random *random, void *observation) {
+    (void)state, (void)random, *(float *)observation = 0;
+    return 0;
+}
+int step(void *state, const void *action, void *observation, double *reward, uint8_t *terminated, uint8_t *truncated) {
+    (void)state, (void)action, (void)truncated, *(float *)observation = 0, *reward = 1, *terminated = 1;
+    return 0;
+}
+FASTES_ENV(Bare) = {
+    .version = FASTES_ENV_VERSION, .state_size = 8, .max_episode_steps = 5, .observation = FASTES_BOX(FASTES_FLOAT32, 1, -1, 1),
+    .action = FASTES_DISCRETE(2), .reset = reset, .step = step,
+};
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc has a function `step`")
+def test_a_function_that_the_c_library_has_too_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bare.c").write_text(STEP_OF_LIBC)
+    with pytest.raises(ValueError, match=r"Bare: \.step is a function of libc.*: declare its own as static"):
+        NativeEnv(f"{compiled(tmp_path / 'bare.c', tmp_path)}:Bare")
+    (tmp_path / "own.c").write_text(STEP_OF_LIBC.replace("int step(", "static int step("))
+    NativeEnv(f"{compiled(tmp_path / 'own.c', tmp_path)}:Bare").close()
+
+
 def test_a_vector_environment_does_not_step_in_c(walk: str) -> None:
     envs = gymnasium.vector.SyncVectorEnv([lambda: NativeEnv(walk)])
     with pytest.raises(ValueError, match=r"native = 'on' .*a vector environment does not step in C"):
