@@ -466,7 +466,7 @@ def test_choices(variant: str, sample: bool) -> None:
         observations = normals(60, 8).reshape(20, 3)
         actions = check_steps(f"{variant} {space} sample={sample}", pair, observations)
         assert all(space.contains(action) for action in actions)
-        assert isinstance(actions[0], int if isinstance(space, spaces.Discrete) else np.ndarray)
+        assert isinstance(actions[0], np.int64 if isinstance(space, spaces.Discrete) else np.ndarray)
 
 
 def test_choices_between_equal_and_nan_outputs(variant: str) -> None:

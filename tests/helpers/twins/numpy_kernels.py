@@ -362,7 +362,11 @@ class Actor:
         """The outputs (num_outputs,) as an action, with the step's noise."""
         action = self.components(outputs.ravel())
         self.step += 1
-        return int(action[0]) if self.head.scalar else action.astype(self.head.cast or self.head.dtype).reshape(self.head.shape)
+        return (
+            action.astype(np.int64)[0]
+            if self.head.scalar
+            else action.astype(self.head.cast or self.head.dtype).reshape(self.head.shape)
+        )
 
     def components(self, y: Float32) -> npt.NDArray[Any]:
         """The outputs y as action components (size,); bins take no noise."""
