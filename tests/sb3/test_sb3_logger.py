@@ -341,6 +341,7 @@ def test_a_callback_writes_to_tensorboards_file_itself(theirs: ModuleType, tmp_p
 
     with FastES(Toy, preset="default", n_workers=0, population_size=4, tensorboard_log=tmp_path, seed=0) as model:
         model.learn(200, Writes())
+        model.logger.close()
     (folder,) = tmp_path.iterdir()
     (file,) = folder.iterdir()
     events = accumulator.EventAccumulator(str(file))
