@@ -41,7 +41,7 @@ docs: ## remake what is made from the code, and build the site in build/site (ex
 	$(PYTHON) -m sphinx -W --keep-going -q -b html docs build/site
 
 # Humanoid-v5 trains for hours, so its picture stays unless HUMANOID names a run folder
-pictures: ## draw README's and the pages' pictures, two minutes; Humanoid-v5's of HUMANOID (extras: mujoco, plots, video)
+pictures: ## draw README's and the pages' pictures, two minutes; Humanoid-v5's of HUMANOID, games of GAMES, run folders (extras: all)
 	$(PYTHON) docs/scripts/draw_architecture.py
 	$(PYTHON) docs/scripts/draw_how_es_works.py
 	$(PYTHON) -m benchmarks.learning.comparison
@@ -51,6 +51,7 @@ pictures: ## draw README's and the pages' pictures, two minutes; Humanoid-v5's o
 		--wrapper light_robot:LightRobot --env-kwargs width=420 height=236
 	cp build/gallery/HalfCheetah-v5.gif docs/pictures
 	$(if $(HUMANOID),cp build/gallery/Humanoid-v5.gif docs/pictures)
+	$(if $(GAMES),$(PYTHON) -m fastes gallery $(GAMES) --out build/gallery --width 200 && cp build/gallery/ALE-*.gif docs/pictures)
 
 bench: ## kernels and throughput, each against a baseline in the same run
 	$(PYTHON) -m benchmarks.speed.kernels

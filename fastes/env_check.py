@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -32,7 +33,7 @@ from fastes.reports.task_in_words import (
 )
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.native_episodes import Compared, difference_in_loop, difference_in_words
-from fastes.rollout.random_episodes import RandomEpisodes, Repeated, play_random, play_twice
+from fastes.rollout.random_episodes import RandomEpisodes, Repeated, compared, play_random, random_episode
 from fastes.rollout.random_state import global_random_kept
 from fastes.rollout.whereabouts import AGAIN, AT_RANDOM, CLOSED, GYMNASIUM, IN_C, PICTURE, POLICIES, Whereabouts
 from fastes.setting_fields import checked_number
@@ -108,7 +109,7 @@ class EnvCheck(NamedTuple):
         random_episodes: Episodes of random actions.
         policies: Episodes of random policies.
         repeated: Whether the same seed and actions give the same episode.
-        elsewhere: Whether they do in another environment of the same kind, if so and nothing else is wrong.
+        elsewhere: Whether they do in two new environments; None if `repeated` or something else is wrong.
         total_timesteps: The budget that `seconds` is of.
         processes: The processes that it is shared by.
         findings: Faults, errors first.
@@ -180,7 +181,7 @@ class EnvCheck(NamedTuple):
             "total_timesteps": self.total_timesteps,
             "processes": self.processes,
             "seconds": _number(self.seconds),
-            "deterministic": repeated and repeated.start and repeated.steps,
+            "deterministic": repeated and repeated == (True, True) == (self.elsewhere or repeated),
             "findings": [finding._asdict() for finding in self.findings],
         }
 
@@ -335,37 +336,41 @@ def _played(
         check = check._replace(random_episodes=played)
         if played.seconds / max(int(played.lengths.sum()), 1) * int(played.lengths.max()) < seconds:
             whereabouts.enter(AGAIN)
-            check = check._replace(repeated=play_twice(env, env, _FIRST_SEED, limit))
+            check = check._replace(repeated=compared(*(random_episode(env, _FIRST_SEED, limit) for _ in range(2))))
         whereabouts.enter(GYMNASIUM)
         faults = [*_differences_in_c(env, seeds[:_COMPARED], limit, seconds), *_said_by_gymnasium(env)]
         faults += _about_own_c(bare, model, check.repeated, seeds[:_COMPARED], limit, whereabouts)
-        if check.repeated == (True, True) and not faults:
-            whereabouts.enter(AGAIN)
-            check = check._replace(elsewhere=_played_elsewhere(env, source, limit))
     except Exception as error:  # an environment may raise anything
         return check, [Finding(ERROR, f"an episode of random actions raised {_said(error)}")]
     finally:
         whereabouts.enter(CLOSED)
         close_env(env, source.name)
+    if check.repeated == (True, True) and not faults:
+        whereabouts.enter(AGAIN)
+        check = check._replace(elsewhere=_played_elsewhere(source, limit))
     whereabouts.enter(POLICIES)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".* which is not in ", category=RuntimeWarning)  # a finding says it
             steps = int(played.lengths.sum())
-            if played.is_late and steps:  # what can be played in the time
+            if played.is_late and played.cut and steps:  # endless episodes: what can be played in the time
                 limit = min(limit, max(1, int(seconds / 4 * steps / played.seconds)))
             return check._replace(policies=_play_policies(model, played, limit, seconds)), faults
     except Exception as error:
         return check, [Finding(ERROR, f"an episode of a random policy raised {_said(error)}"), *faults]
 
 
-def _played_elsewhere(env: Any, source: EnvSource, limit: int) -> Repeated:
-    """Play an episode again in another environment of the same kind."""
-    other = source()
-    try:
-        return play_twice(env, other, _FIRST_SEED, limit)
-    finally:
-        close_env(other, source.name)
+def _played_elsewhere(source: EnvSource, limit: int) -> Repeated | None:
+    """Play an episode in two new environments, one after the other; None if these cannot be had."""
+    played = []
+    with contextlib.suppress(Exception):  # the first one could be built and played: a training's error says more
+        for _ in range(2):
+            env = source()
+            try:
+                played.append(random_episode(env, _FIRST_SEED, limit))
+            finally:
+                close_env(env, source.name)
+    return compared(*played) if len(played) == 2 else None
 
 
 def _differences_in_c(env: Any, seeds: range, limit: int, seconds: float) -> Iterator[Finding]:
@@ -531,8 +536,8 @@ def _about_repeated(repeated: Repeated | None, elsewhere: Repeated | None) -> It
     if elsewhere is not None and elsewhere != (True, True):
         yield Finding(
             WARNING,
-            "two environments play episodes of the same seed and the same actions differently: each worker builds its own, so "
-            "results will depend on which worker plays what. Draw in reset, from self.np_random, and not in __init__",
+            "two new environments play an episode of the same seed and the same actions differently: each worker builds its "
+            "own, so results will depend on which worker plays what. Draw in reset, from self.np_random, and not in __init__",
         )
     if repeated is None or (repeated.start and repeated.steps):
         return

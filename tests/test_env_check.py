@@ -219,7 +219,7 @@ WARNED = {
     ),
     "outside of its space": (Wide, {}, ("observation[1] leaves its space, from -10 to 10: it reaches 99",)),
     "not of its seed": (Forgetful, {}, ("same seed and the same actions start alike and differ later", "self.np_random")),
-    "drawn when built": (DrawnWhenBuilt, {}, ("two environments play episodes of the same seed", "not in __init__")),
+    "drawn when built": (DrawnWhenBuilt, {}, ("two new environments play an episode of the same seed", "not in __init__")),
     "over at once": (OverAtOnce, {}, ("after their first step, though the limit is 20", "terminated")),
     "flat": (Flat, {}, ("all 10 random episodes, and all 40 of random policies, returned -5: nothing to climb. Rewards for",)),
     "noise": (Lottery, {}, ("depend more on the seed", "episodes_per_candidate")),

@@ -6,6 +6,7 @@ import copy
 import json
 import re
 import reprlib
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -35,7 +36,7 @@ class CannotRebuild(EnvironmentUnavailable):
 
 
 _LOST, _TUPLES = "lost", "tuples"
-_MAX_ARGUMENT = 256 << 10  # characters of an argument as JSON
+_MAX_ARGUMENT, _LONGEST = 256 << 10, 200  # characters of an argument as JSON, and of its description
 WRAPPERS = "the wrappers"  # beginning of the reason why an environment in wrappers is not described
 MAY_NAME_CODE = "that may name a file or a module"  # of an environment's arguments
 # ids of Gymnasium whose arguments name code
@@ -62,7 +63,7 @@ def to_json(source: EnvSource) -> dict[str, Any] | None:
         if name in registered.kwargs and same(value, registered.kwargs[name]):
             continue
         if (written := _written(value)) is None:
-            lost[name] = described(value)
+            lost[name] = textwrap.shorten(described(value), _LONGEST, placeholder="...")
         else:
             kept[name] = written[0]
     tuples = [way for name, value in kwargs.items() if name in kept for way in _ways_to_tuples(value, (name,))]

@@ -145,7 +145,7 @@ def obs_shape_of(space: spaces.Space[Any]) -> tuple[tuple[int, ...], bool]:
 
 
 def parts_of(space: spaces.Space[Any]) -> str:
-    """Return what a flattened observation consists of, as in "Dict('price': Box(2,), 'stock': Discrete(5))"; "" for a Box.
+    """Return what a flattened observation consists of, as in "Dict('price': Box(2), 'stock': Discrete(5))"; "" for a Box.
 
     Spaces that say the same are flattened alike. Long texts end in their checksum.
     """
@@ -154,18 +154,17 @@ def parts_of(space: spaces.Space[Any]) -> str:
 
 
 def _said(space: spaces.Space[Any]) -> str:
-    kind, inner = type(space).__name__, ""
     if isinstance(space, spaces.Dict):
-        inner = ", ".join(f"{key!r}: {_said(part)}" for key, part in space.spaces.items())
-    elif isinstance(space, spaces.Tuple):
-        inner = ", ".join(map(_said, space.spaces))
-    elif isinstance(space, spaces.Discrete):
-        inner = f"{space.n}" if space.start == 0 else f"{space.n}, start={space.start}"
-    elif isinstance(space, spaces.MultiDiscrete):
-        inner = f"{space.nvec.tolist()}" if not space.start.any() else f"{space.nvec.tolist()}, start={space.start.tolist()}"
-    else:
-        inner = ", ".join(map(str, space.shape or (spaces.flatdim(space),)))
-    return f"{kind}({inner})"
+        return f"Dict({', '.join(f'{key!r}: {_said(part)}' for key, part in space.spaces.items())})"
+    if isinstance(space, spaces.Tuple):
+        return f"Tuple({', '.join(map(_said, space.spaces))})"
+    if isinstance(space, spaces.Discrete):
+        return f"Discrete({space.n})" if space.start == 0 else f"Discrete({space.n}, start={space.start})"
+    if isinstance(space, spaces.MultiDiscrete):
+        start = f", start={space.start.tolist()}" if space.start.any() else ""
+        return f"MultiDiscrete({space.nvec.tolist()}{start})"
+    kind = next((kind.__name__ for kind in (spaces.Box, spaces.MultiBinary) if isinstance(space, kind)), type(space).__name__)
+    return f"{kind}({spaces.flatdim(space)})"
 
 
 def _part_without_length(space: spaces.Space[Any], where: str) -> str:

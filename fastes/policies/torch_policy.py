@@ -213,6 +213,13 @@ class TorchActor(CustomActor):
 
     def untrained(self) -> dict[str, str]:
         """Return checksums of frozen parameters and persistent buffers, by name, as they are when an episode begins."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            first, second = self._checksums(), self._checksums()
+        return {name: value for name, value in first.items() if second[name] == value}  # others are drawn by reset
+
+    def _checksums(self) -> dict[str, str]:
         self.reset_memory()
         trained = {self.module.get_parameter(name).data_ptr() for name in self._spec.shapes}
         return {

@@ -205,15 +205,22 @@ def play_random(env: Any, seeds: Sequence[int], max_steps: int, seconds: float) 
     )
 
 
-def play_twice(env: Any, other: Any, seed: int, max_steps: int) -> Repeated:
-    """Play an episode with random actions in an environment, and again in the same or another. max_steps: at most 1,000."""
-    played = []
-    for each in (env, other):
-        watched = _Watched(each)
-        watched.kept = []
-        run_episode(watched, watched, seed, EpisodeSettings(min(max_steps, _COMPARED)))  # type: ignore[arg-type]
-        played.append(watched.kept)
-    first, second = played
+def random_episode(env: Any, seed: int, max_steps: int) -> list[Any]:
+    """Play an episode with random actions, the same ones for a seed; return what the environment gave.
+
+    Args:
+        env: The environment.
+        seed: Of its reset.
+        max_steps: Of the episode, at most 1,000.
+    """
+    watched = _Watched(env)
+    watched.kept = []
+    run_episode(watched, watched, seed, EpisodeSettings(min(max_steps, _COMPARED)))  # type: ignore[arg-type]
+    return watched.kept
+
+
+def compared(first: Sequence[Any], second: Sequence[Any]) -> Repeated:
+    """Compare two episodes of `random_episode`."""
     is_same = len(first) == len(second) and all(map(_equal, first[1:], second[1:]))
     return Repeated(_equal(first[0], second[0]), is_same)
 

@@ -344,6 +344,7 @@ class RunFolder(Callback):
                 write_checkpoint(self.path / BEST, self._best)
                 self._best = None
             model.save(self.path / CHECKPOINT)
+            self._failing -= {PROGRESS, CHECKPOINT, *(file.path.name for file in self.files)}
             self.saved_timesteps = model.num_timesteps
             if self._midway.due is not None:
                 with self._surviving(MIDWAY):

@@ -339,7 +339,7 @@ def moments(model: Model, env: Any, seed: int) -> Iterator[Moment]:
     while not done and length < limit:
         yield Moment(total, length, False)
         action, state = model.predict(obs, state, episode_start=not length, deterministic=True)
-        action = action[()] if isinstance(action, np.ndarray) else action  # a choice as an int, as in training
+        action = action[()] if isinstance(action, np.ndarray) else action  # a choice as a number, as in training
         obs, reward, terminated, truncated, _ = env.step(action)
         total, length, done = total + reward_of(reward), length + 1, is_over(terminated, truncated)
     yield Moment(total, length, True)

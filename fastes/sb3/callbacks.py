@@ -54,11 +54,11 @@ class StepCallback(Callback):
 
     Callbacks with a period in calls (`eval_freq`, `save_freq`, `check_freq`, `model_save_freq`: EvalCallback,
     CheckpointCallback, WandbCallback and subclasses that do not read `locals`) are called once in a generation in which they
-    are due;
-    EveryNTimesteps and progress bars once per generation; StopTrainingOnMaxEpisodes for each step that ends an episode, until
-    it has enough; all others for each step. `locals` has dones, infos, rewards and new_obs of a step as arrays of n_envs. The
-    reward of an episode's last step is its return, and that step's info has SB3's {'episode': {'r', 'l', 't'}} and the scalars
-    of the environment's own info. new_obs is zeros, since observations stay in the workers.
+    are due; EveryNTimesteps and progress bars once per generation; StopTrainingOnMaxEpisodes for each step that ends an
+    episode, until it has enough; all others for each step. `locals` has dones, infos, rewards and new_obs of a step as arrays
+    of n_envs. The reward of an episode's last step is its return, and that step's info has SB3's
+    {'episode': {'r', 'l', 't'}}, TimeLimit.truncated and the scalars of the environment's own info. new_obs is zeros, since
+    observations stay in the workers.
     """
 
     def __init__(self, callback: Any) -> None:

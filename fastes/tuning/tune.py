@@ -195,7 +195,7 @@ def tune(
     search = _search(make, env, policy, total_timesteps, n_seeds, seed, parallel, episodes, bool(verbose), arguments, fixed)
     about = {
         "env": search.env,
-        "arguments": described(dict(search.source.make_kwargs)),
+        "arguments": _arguments_in_words(dict(search.source.make_kwargs)),
         "wrappers": [f"{wrapper.kind.__module__}:{wrapper.name}" for wrapper in search.source.wrappers],
         "policy": search.policy,
         "total_timesteps": search.timesteps,
@@ -211,6 +211,12 @@ def tune(
         except BaseException:
             _write_best_so_far(search, opened, path)
             raise
+
+
+def _arguments_in_words(kwargs: dict[str, Any]) -> str:
+    """Return arguments as Python shows them; without the addresses of objects, which are others in each process."""
+    shown = repr(kwargs)
+    return described(kwargs) if " at 0x" in shown else shown
 
 
 # --- the space and the starts -----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import pytest
 from benchmarks.csv_records import read_records
 from benchmarks.learning import comparison, race
 from benchmarks.learning.courses import COURSES, RACED
+from benchmarks.learning.game_run import Score
 from benchmarks.learning.own_task_run import Row, read_tasks
 from benchmarks.learning.own_tasks import Scores, score_all
 from benchmarks.learning.preset_run import Result
@@ -380,3 +381,15 @@ def test_no_mark_of_a_picture_of_comparisons_hides_another(tmp_path: Path, monke
     places = [axes.transData.transform(mark.get_xydata()[0]) * 72 / figure.dpi for mark in marks]
     assert len(marks) >= 5
     assert min(math.dist(*pair) for pair in combinations(places, 2)) > 0.9 * max(mark.get_markersize() for mark in marks)
+
+
+def test_the_page_of_games_has_their_scores() -> None:
+    """Seed 0 of each game, and how many of the trainings there are."""
+    scores = read_records(RESULTS / "games" / "scores.csv", Score)
+    page = " ".join((ROOT / "docs" / "guide" / "atari.md").read_text(encoding="utf-8").split())
+    first = [score for score in scores if not score.flags and score.seed == 0]
+    for score in first:
+        frames, hours = f"{4 * score.decisions / 1e6:.3g}M", f"{score.cpu_seconds / 3600:.2f}"
+        reached = f"{score.score:,g} +- {score.std:,g} | {score.worst:,g}"
+        assert f"| {score.game} | {frames} | {hours} | {reached} |" in page
+    assert f"has {len(scores)} of its 36 trainings so far" in page

@@ -453,6 +453,26 @@ def test_frozen_values_that_differ_are_refused_on_loading(tmp_path: Path) -> Non
         assert (model.evaluate(3).returns == expected).all()
 
 
+def test_buffers_that_are_drawn_for_each_episode_are_no_part_of_the_policy(tmp_path: Path) -> None:
+    torch, _ = torch_and_mlp()
+
+    class Noisy(torch.nn.Linear):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__(3, 2)
+            self.register_buffer("epsilon", torch.zeros(2))
+
+        def reset(self) -> None:
+            self.epsilon = torch.randn(2)
+
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) + 0.1 * self.epsilon
+
+    with FastES(Toy, TorchPolicy(Noisy()), n_workers=0, **TINY) as model:
+        learn(model, 1)
+        model.save(tmp_path / "m")
+    FastES.load(tmp_path / "m", Toy, policy=TorchPolicy(Noisy()), n_workers=0).close()
+
+
 def test_a_module_may_keep_what_it_sees() -> None:
     torch, _ = torch_and_mlp()
 

@@ -12,7 +12,7 @@ import pytest
 from envs_for_tests import AnySpaces
 from gymnasium import spaces
 
-from fastes.rollout.random_episodes import play_random, play_twice
+from fastes.rollout.random_episodes import compared, play_random, random_episode
 
 
 class Walk(gymnasium.Env[Any, Any]):
@@ -161,12 +161,12 @@ class DrawnWhenBuilt(Walk):
 )
 def test_an_episode_that_is_played_again(kind: Any, expected: tuple[bool, bool]) -> None:
     env = kind()
-    assert play_twice(env, env, 3, 100) == expected
+    assert compared(*(random_episode(env, 3, 100) for _ in range(2))) == expected
 
 
 def test_an_episode_that_is_played_in_two_environments() -> None:
-    assert play_twice(Walk(), Walk(), 3, 100) == (True, True)
-    assert play_twice(DrawnWhenBuilt(), DrawnWhenBuilt(), 3, 100) == (True, False)
+    for kind, is_same in ((Walk, True), (DrawnWhenBuilt, False)):
+        assert compared(*(random_episode(kind(), 3, 100) for _ in range(2))) == (True, is_same)
 
 
 class Numbers(Walk):

@@ -72,6 +72,7 @@ def test_training_goes_on_and_writes_later_what_it_could_not(folder: Path) -> No
     assert sum("progress.csv cannot be written" in message for message in messages) == 1
     assert sum("checkpoint.zip cannot be written" in message for message in messages) == 1
     assert len(messages) == 2
+    assert not run.unwritten, "all was written in the end"
 
 
 def test_training_stops_where_that_is_asked_for(folder: Path) -> None:
