@@ -210,8 +210,8 @@ def random_episode(env: Any, seed: int, max_steps: int) -> list[Any]:
 
     Args:
         env: The environment.
-        seed: Of its reset.
-        max_steps: Of the episode, at most 1,000.
+        seed: The seed of its reset.
+        max_steps: Steps after which it is cut, at most 1,000.
     """
     watched = _Watched(env)
     watched.kept = []
