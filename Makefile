@@ -51,7 +51,8 @@ pictures: ## draw README's and the pages' pictures, two minutes; Humanoid-v5's o
 		--wrapper light_robot:LightRobot --env-kwargs width=420 height=236
 	cp build/gallery/HalfCheetah-v5.gif docs/pictures
 	$(if $(HUMANOID),cp build/gallery/Humanoid-v5.gif docs/pictures)
-	$(if $(GAMES),$(PYTHON) -m fastes gallery $(GAMES) --out build/gallery --width 200 && cp build/gallery/ALE-*.gif docs/pictures)
+	$(if $(GAMES),$(PYTHON) -m fastes gallery $(GAMES) --out build/gallery --width 200)
+	$(if $(GAMES),cd build/gallery && cp ALE-Freeway-v5.gif ALE-Pong-v5.gif ALE-BeamRider-v5.gif ../../docs/pictures)
 
 bench: ## kernels and throughput, each against a baseline in the same run
 	$(PYTHON) -m benchmarks.speed.kernels
