@@ -181,7 +181,7 @@ class EnvCheck(NamedTuple):
             "total_timesteps": self.total_timesteps,
             "processes": self.processes,
             "seconds": _number(self.seconds),
-            "deterministic": repeated and repeated == (True, True) == (self.elsewhere or repeated),
+            "deterministic": repeated and repeated.is_same and (self.elsewhere is None or self.elsewhere.is_same),
             "findings": [finding._asdict() for finding in self.findings],
         }
 
@@ -202,7 +202,7 @@ class EnvCheck(NamedTuple):
         if self.policies is not None and math.isfinite(self.policies.noise):
             yield "noise", _noise_in_words(self.policies)
         if self.repeated is not None:
-            same = self.repeated.start and self.repeated.steps
+            same = self.repeated.is_same
             yield "seeds", f"the same seed and actions give {'the same episode' if same else 'different episodes'}"
         if self.policies is not None:
             yield (
@@ -345,7 +345,7 @@ def _played(
     finally:
         whereabouts.enter(CLOSED)
         close_env(env, source.name)
-    if check.repeated == (True, True) and not faults:
+    if check.repeated is not None and check.repeated.is_same and not faults:
         whereabouts.enter(AGAIN)
         check = check._replace(elsewhere=_played_elsewhere(source, limit))
     whereabouts.enter(POLICIES)
@@ -392,7 +392,7 @@ def _about_own_c(
         return
     whereabouts.enter(IN_C)
     actor = model.policy_spec.make_actor()
-    is_same_again = repeated is None or (repeated.start and repeated.steps)  # if not, that is the finding
+    is_same_again = repeated is None or repeated.is_same  # if not, that is the finding
     if is_same_again and not model.policy_spec.needs_reference and found.instance.reads(actor):
         differences = (difference_in_loop(env, found, actor, seed, min(limit, _COMPARED_STEPS)) for seed in seeds)
         if difference := next(filter(None, differences), ""):
@@ -533,13 +533,13 @@ def _about_lengths(check: EnvCheck, played: RandomEpisodes) -> Iterator[Finding]
 
 
 def _about_repeated(repeated: Repeated | None, elsewhere: Repeated | None) -> Iterator[Finding]:
-    if elsewhere is not None and elsewhere != (True, True):
+    if elsewhere is not None and not elsewhere.is_same:
         yield Finding(
             WARNING,
             "two new environments play an episode of the same seed and the same actions differently: each worker builds its "
             "own, so results will depend on which worker plays what. Draw in reset, from self.np_random, and not in __init__",
         )
-    if repeated is None or (repeated.start and repeated.steps):
+    if repeated is None or repeated.is_same:
         return
     what = "start differently" if not repeated.start else "start alike and differ later"
     yield Finding(

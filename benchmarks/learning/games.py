@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.learning.game_run import EPISODES, Score
-from benchmarks.learning.reports.plots import new_figure, save
+from benchmarks.learning.reports.plots import COLOURS, new_grid, save
 from benchmarks.learning.runs.training_queue import QueuedTraining, add_queue_options, read_results, run_queue
 from benchmarks.options import COUNT, check_envs
 from benchmarks.tables import amount, markdown_table
@@ -70,18 +69,13 @@ def draw(scores: Iterable[Score], published: Published, path: Path) -> None:
     for score in scores:
         runs.setdefault(score.game, []).append(score)
     shown = {game: found for game, found in runs.items() if found}
-    columns = min(_COLUMNS, len(shown))
-    rows = math.ceil(len(shown) / columns)
-    figure, panels = new_figure(columns, rows, size=(0.4 + 3.2 * columns, 0.8 + 2.0 * rows))
-    for axes, (game, found) in zip(panels, shown.items(), strict=False):
+    figure, panels = new_grid(shown, _COLUMNS, (3.2, 2.0), 0.8)
+    for axes, (game, found) in zip(panels, shown.items(), strict=True):
         for score in found:
-            axes.plot(_FRAMES * score.timesteps / 1e6 * (np.arange(10) + 0.5) / 10, score.returns, color="#d55e00")
+            axes.plot(_FRAMES * score.timesteps / 1e6 * (np.arange(10) + 0.5) / 10, score.returns, color=COLOURS["fastes"])
         for key, style in (("es", "--"), ("random", ":")):
             if key in published.get(game, {}):
                 axes.axhline(published[game][key], color="#000000", linestyle=style, linewidth=1.0)
-        axes.set_title(game, fontsize=11)
-    for axes in panels[len(shown) :]:
-        axes.set_visible(False)
     figure.supxlabel("million frames; dashed: the paper's ES after 1000 million; dotted: random actions", fontsize=10)
     figure.supylabel("score", fontsize=10)
     save(figure, path)

@@ -12,7 +12,7 @@ from fastes.cli.setting_flags import add_settings, given_settings
 from fastes.cli.stop_on_signal import INTERRUPTED
 from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.model import FastES
-from fastes.system.near_paths import file_name_of
+from fastes.runs.run_folder import file_name_of
 from fastes.tuning.study import PRUNERS, SAMPLERS, TRIALS
 
 _MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0}

@@ -18,8 +18,6 @@ from fastes.policies.action_head import ActionHead
 from fastes.policies.layers import ImageConvolution, Join, Layer, VirtualBatchNorm, layer_sizes
 
 DTYPES = "floats (float16 to float64), integers (8 to 64 bits) or bool"  # that observations may have
-
-
 _LONGEST = 1000  # characters of `parts`
 
 

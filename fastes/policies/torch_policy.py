@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -135,12 +135,10 @@ class TorchSpec(CustomSpec):
         module = self.module_with(theta)
         before = {name: value.clone() for name, value in module.state_dict().items()}
         module.load_state_dict({name: torch.as_tensor(value) for name, value in state_dict.items()}, strict=strict)
-        trained = dict(_trained(module))
-        places = {parameter.data_ptr() for parameter in trained.values()}
-        for name, value in module.state_dict().items():
-            if value.data_ptr() not in places and not torch.equal(value, before[name]):
+        for name, value in _untrained(module, self.shapes).items():
+            if not torch.equal(value, before[name]):
                 raise ValueError(f"{name!r} is not trained and cannot change: make a TorchPolicy of a module that has it so")
-        return np.concatenate([parameter.detach().reshape(-1).numpy() for parameter in trained.values()])
+        return np.concatenate([parameter.detach().reshape(-1).numpy() for _, parameter in _trained(module)])
 
 
 class TorchActor(CustomActor):
@@ -221,12 +219,9 @@ class TorchActor(CustomActor):
 
     def _checksums(self) -> dict[str, str]:
         self.reset_memory()
-        trained = {self.module.get_parameter(name).data_ptr() for name in self._spec.shapes}
-        return {
-            name: checksum(value)
-            for name, value in self.module.state_dict().items()
-            if isinstance(value, type(self._input)) and value.data_ptr() not in trained and not name.endswith(_UNUSED)
-        }
+        untrained = _untrained(self.module, self._spec.shapes)
+        tensors = {name: value for name, value in untrained.items() if isinstance(value, type(self._input))}
+        return {name: checksum(value) for name, value in tensors.items() if not name.endswith(_UNUSED)}
 
     def _state(self) -> list[Any]:
         """Return the attributes and buffers of the module and its submodules, without parameters."""
@@ -246,6 +241,13 @@ def checksum(value: torch.Tensor) -> str:
 def _trained(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Parameter]]:
     """Yield names and parameters that training changes, each once, however often the module uses it."""
     return ((name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad)
+
+
+def _untrained(module: torch.nn.Module, trained: Iterable[str]) -> dict[str, Any]:
+    """Return the entries of a state_dict that are none of the trained parameters, under any of their names."""
+    places = {module.get_parameter(name).data_ptr() for name in trained}
+    state = module.state_dict().items()
+    return {name: value for name, value in state if not hasattr(value, "data_ptr") or value.data_ptr() not in places}
 
 
 def _check_parameter(torch: Any, name: str, parameter: torch.nn.Parameter) -> None:

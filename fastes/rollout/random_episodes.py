@@ -81,6 +81,11 @@ class Repeated(NamedTuple):
     start: bool
     steps: bool
 
+    @property
+    def is_same(self) -> bool:
+        """Whether all was the same."""
+        return self.start and self.steps
+
 
 class _TimeIsOver(Exception):
     """An episode has no time left."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import re
 import tempfile
 import time
 import warnings
@@ -35,11 +36,15 @@ from fastes.settings import population_scale
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
 from fastes.system.console import losses
 from fastes.system.interrupts import interrupts_wait
-from fastes.system.near_paths import file_name_of
 from fastes.training.evaluation import Evaluation
 from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
 from fastes.training.selection import Rung
+
+
+def file_name_of(text: str) -> str:
+    """Return a text without the characters that a file name may not have, and not hidden: of a path its end."""
+    return re.sub(r"[^\w.+-]+", "-", text).lstrip(".-")[-100:].lstrip(".-")
 
 
 def _settings_in(model: Model, **changes: Any) -> dict[str, Any]:

@@ -11,13 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 _MOST_READ, _MOST_SHOWN = 1000, 6  # entries of a folder
-_LONGEST = 100  # characters of a file's name
 _LIKENESS = 0.5  # of names, as difflib measures it
-
-
-def file_name_of(text: str) -> str:
-    """Return a text without the characters that a file name may not have, and not hidden: of a path its end."""
-    return re.sub(r"[^\w.+-]+", "-", text).lstrip(".-")[-_LONGEST:].lstrip(".-")
 
 
 def what_is_beside(path: Path) -> str:

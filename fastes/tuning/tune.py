@@ -122,7 +122,6 @@ class _Search:
     seed: int
     episodes: int
     parallel: int
-    policy: str  # of all candidates; "" if they may differ in it
     policy_is_custom: bool
     source: EnvSource
     verbose: bool
@@ -197,7 +196,7 @@ def tune(
         "env": search.env,
         "arguments": _arguments_in_words(dict(search.source.make_kwargs)),
         "wrappers": [f"{wrapper.kind.__module__}:{wrapper.name}" for wrapper in search.source.wrappers],
-        "policy": search.policy,
+        "policy": search.space.fixed.get("policy", ""),
         "total_timesteps": search.timesteps,
         "n_seeds": n_seeds,
         "seed": seed,
@@ -269,22 +268,7 @@ def _search(
             warnings.simplefilter("ignore", UserWarning)  # of step lengths: candidates are to be unusual
             return make(source, policy if is_custom else named, preset=preset, seed=of_seed, **rest, **own_values)
 
-    return _Search(
-        make=made,
-        env=name,
-        space=space,
-        starts=starts,
-        usual=usual,
-        timesteps=steps,
-        n_seeds=n_seeds,
-        seed=seed,
-        episodes=episodes,
-        parallel=parallel,
-        policy=kept.get("policy", ""),
-        policy_is_custom=is_custom,
-        source=source,
-        verbose=verbose,
-    )
+    return _Search(made, name, space, starts, usual, steps, n_seeds, seed, episodes, parallel, is_custom, source, verbose)
 
 
 def _starts(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +46,11 @@ def draw(contest: Contest, title: str, path: Path) -> None:
 
 def draw_all(contests: Mapping[str, Contest], measure: str, path: Path) -> None:
     """Environments by name, a panel each, with one legend; measure: 'wall', 'cpu' or 'steps'."""
-    columns = min(_COLUMNS, len(contests))
-    rows = math.ceil(len(contests) / columns)
-    figure, panels = new_figure(columns, rows, size=(0.4 + 3.8 * columns, 0.9 + 2.1 * rows))
+    figure, panels = new_grid(contests, _COLUMNS, (3.8, 2.1), 0.9)
     lines: dict[str, Any] = {}
-    for axes, (env, contest) in zip(panels, contests.items(), strict=False):
+    for axes, contest in zip(panels, contests.values(), strict=True):
         lines = {**_plot(axes, contest, measure), **lines}
-        axes.set_title(env, fontsize=11)
         axes.set_xlabel("")
-    for axes in panels[len(contests) :]:
-        axes.set_visible(False)
     shown = [*(algo for algo in NAMES if algo in lines), *(algo for algo in lines if algo not in NAMES)]
     handles, names = [lines[algo] for algo in shown], [NAMES.get(algo, algo) for algo in shown]
     figure.legend(handles, names, loc="outside upper center", ncols=len(shown), frameon=False, fontsize=11)
@@ -79,6 +74,25 @@ def new_figure(
     for axes in panels:
         axes.grid(alpha=0.3)
     return figure, panels
+
+
+def new_grid(titles: Collection[str], most: int, panel: tuple[float, float], above: float) -> tuple[Any, list[Any]]:
+    """A figure with a panel under each title, and the panels' axes in that order.
+
+    Args:
+        titles: One for each panel.
+        most: Panels in a row.
+        panel: Its width and height in inches.
+        above: Inches for what is around all panels.
+    """
+    columns = min(most, len(titles))
+    rows = math.ceil(len(titles) / columns)
+    figure, panels = new_figure(columns, rows, size=(0.4 + panel[0] * columns, above + panel[1] * rows))
+    for axes, title in zip(panels, titles, strict=False):
+        axes.set_title(title, fontsize=11)
+    for axes in panels[len(titles) :]:
+        axes.set_visible(False)
+    return figure, panels[: len(titles)]
 
 
 def save(figure: Any, path: Path) -> None:

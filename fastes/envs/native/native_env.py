@@ -235,7 +235,8 @@ def _find(path: str, name: str) -> tuple[ctypes.CDLL, int]:
             f"{path} has been compiled anew since this process loaded it, and the process keeps the first version: start a new "
             "process (in a notebook, restart the kernel), or give the library another name"
         )
-    if _expected.get(full, checksum_of(full)) != checksum_of(full):
+    checksum = checksum_of(full)  # now: later the file may be another one
+    if _expected.get(full, checksum) != checksum:
         raise ValueError(
             f"{path} has been compiled anew since the training began, or is another one on this machine, and results would mix "
             "both: start the training again"
