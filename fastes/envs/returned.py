@@ -15,6 +15,7 @@ from fastes.errors import shown
 # types of rewards that need no further check
 NUMBERS = (float, np.floating, int, np.integer, np.bool_)
 NUMPY_TRUE, NUMPY_FALSE = np.True_, np.False_  # there is one of each
+TIMED_OUT = "TimeLimit.truncated"  # SB3's key in an info: the episode has not ended by itself
 _PLAIN_KINDS = "biuf"  # of NumPy's dtypes
 
 

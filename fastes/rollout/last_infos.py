@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastes.envs.returned import TIMED_OUT
+
 ROOM = 2048  # bytes per episode
-_TIMED_OUT = "TimeLimit.truncated"  # SB3's key: the episode has not ended by itself
 LEFT_OUT = "fastes.left_out"  # the key of how many items did not fit
 _OWN = ("r", "l", "t")  # of SB3's and Gymnasium's info["episode"]: a report has its own
 _SCALARS = (bool, int, float, str)
@@ -32,8 +33,8 @@ def write_info(room: npt.NDArray[np.uint8], info: Any, keywords: Sequence[str], 
         timed_out: Whether a limit has ended the episode, the environment's or one of FastES; a key as in SB3's VecEnvs.
     """
     others = scalars_of(info)
-    others.pop(_TIMED_OUT, None)
-    found = {_TIMED_OUT: timed_out, **others}
+    others.pop(TIMED_OUT, None)
+    found = {TIMED_OUT: timed_out, **others}
     text = _as_json(found)
     if len(text) >= len(room):
         text = _as_json(_shortened(found, keywords, len(room)))

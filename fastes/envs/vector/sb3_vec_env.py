@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from fastes.envs.layers import LIVES
-from fastes.envs.returned import flags_of, rewards_of
+from fastes.envs.returned import TIMED_OUT, flags_of, rewards_of
 from fastes.envs.vector.vector_env import (
     SEEDED_BEFORE,
     Rows,
@@ -185,7 +185,7 @@ class Sb3VectorEnv(VectorEnv):
         return self._infos[index]
 
     def timed_out(self, index: int) -> bool:
-        return bool(self._infos[index].get("TimeLimit.truncated", False))
+        return bool(self._infos[index].get(TIMED_OUT, False))
 
     def frozen(self) -> contextlib.AbstractContextManager[None]:
         return switched_off(self.statistics, "training")
