@@ -129,7 +129,7 @@ class Agent:
         env: EnvArgument,
         policy: str | CustomPolicy | None = None,
         *,
-        preset: str | None = AUTO,
+        preset: str | os.PathLike[str] | None = AUTO,
         n_workers: int | None = None,
         cluster: str | None = None,
         seed: int | None = None,

@@ -108,7 +108,7 @@ class FastES(Agent):
             FastES(policy, env), works, too.
         learning_rate: The setting of that name, at SB3's position.
         preset: 'auto' for the environment's tuned settings, or a race of recipes if it has none, which the best one wins; None
-            for one plain recipe; or the name of the settings to start from.
+            for one plain recipe; or the name or TOML file of the settings to start from.
         n_workers: Processes; None for one per usable core, 0 for none. A vector environment takes none.
         cluster: 'auto', 'host:port' or 'ray://host:port' of a Ray cluster, whose nodes play instead of processes here.
         seed: int >= 0; None draws one.
@@ -148,7 +148,7 @@ class FastES(Agent):
         policy: str | CustomPolicy | EnvArgument | None = None,
         learning_rate: Any = None,
         *,
-        preset: str | None = AUTO,
+        preset: str | os.PathLike[str] | None = AUTO,
         n_workers: int | None = None,
         cluster: str | None = None,
         seed: int | None = None,
@@ -265,7 +265,8 @@ class FastES(Agent):
             )
 
     def _as_callbacks(self, callback: Any, is_new: bool) -> list[Callback]:
-        return [_Session(is_new), *as_callbacks(callback, lambda each: reporter_named(each) or step_callback(each))]
+        given = as_callbacks(callback, lambda each: reporter_named(each) or step_callback(each))
+        return [_Session(is_new), *given, _Rows()]
 
     def begin_logging(self, is_new: bool) -> None:
         """Start the clock and the logger of a call of `learn`.
@@ -661,21 +662,33 @@ class FastES(Agent):
 
 
 class _Session(Callback):
-    """One call of `learn`: fills the buffers of episodes and the logger before other callbacks read them.
+    """One call of `learn`: fills the buffers of episodes before other callbacks read them.
 
     Args:
         is_new: Whether buffers and logger are reset.
     """
 
     def __init__(self, is_new: bool) -> None:
-        self._is_new, self._iterations = is_new, 0
-        self._evaluated: Record | None = None  # the last record with an evaluation
+        self._is_new = is_new
 
     def on_start(self, model: FastES, total_timesteps: int) -> None:  # noqa: ARG002
         model.begin_logging(self._is_new)
 
-    def on_generation(self, model: FastES, record: Record) -> None:
+    def on_generation(self, model: FastES, record: Record) -> None:  # noqa: ARG002
         model.note_episodes()
+
+    def on_end(self, model: FastES) -> None:
+        model.note_episodes()
+
+
+class _Rows(Callback):
+    """The logger's rows in one call of `learn`, after the callbacks that record values of their own for them."""
+
+    def __init__(self) -> None:
+        self._iterations = 0
+        self._evaluated: Record | None = None  # the last record with an evaluation
+
+    def on_generation(self, model: FastES, record: Record) -> None:
         self._iterations += 1
         if record.eval_generation:
             self._evaluated = record
@@ -693,9 +706,6 @@ class _Session(Callback):
         if model.settings.trials > 1:
             model.logger.record("es/trial", record.trial)
         model.dump_logs(self._iterations)
-
-    def on_end(self, model: FastES) -> None:
-        model.note_episodes()
 
 
 def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:

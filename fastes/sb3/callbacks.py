@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -105,14 +106,14 @@ class StepCallback(Callback):
         """Report the generation's steps to a callback. Returns False if it stops the training."""
         steps = sum(length for _, length in model.last_episodes)
         calls = -(-steps // model.n_envs)
-        if isinstance(children := getattr(callback, "callbacks", None), list):
+        if _is_list(callback):
             callback.n_calls += calls
             callback.num_timesteps = model.num_timesteps
-            answers = [self._tell(child, model) for child in children]  # all are called, whatever the others answer
+            answers = [self._tell(child, model) for child in callback.callbacks]  # all are called, whatever the others answer
             return all(answers)
         if _is_periodic(callback):
             return _tell_periodic(callback, model, calls)
-        kinds = {kind.__name__ for kind in type(callback).__mro__}
+        kinds = _kinds(callback)
         if _ENDS in kinds:
             return _tell_ends(callback, model, calls)
         if kinds & _SUMS:
@@ -129,10 +130,19 @@ class StepCallback(Callback):
 
 def _reads_infos(callback: Any) -> bool:
     """Return whether a callback of SB3's kind, or one in it, is called for each step, and so with infos."""
-    if isinstance(children := getattr(callback, "callbacks", None), list):
-        return any(map(_reads_infos, children))
-    kinds = {kind.__name__ for kind in type(callback).__mro__}
-    return counts_steps(callback) and not _is_periodic(callback) and not kinds & {*_SUMS, _ENDS}
+    if _is_list(callback):
+        return any(map(_reads_infos, callback.callbacks))
+    return counts_steps(callback) and not _is_periodic(callback) and not _kinds(callback) & {*_SUMS, _ENDS}
+
+
+def _kinds(callback: Any) -> set[str]:
+    """Return the names of a callback's class and its bases."""
+    return {kind.__name__ for kind in type(callback).__mro__}
+
+
+def _is_list(callback: Any) -> bool:
+    """Return whether a callback only calls those in its attribute `callbacks`."""
+    return "CallbackList" in _kinds(callback)
 
 
 def _is_periodic(callback: Any) -> bool:
@@ -140,18 +150,34 @@ def _is_periodic(callback: Any) -> bool:
 
 
 def _uses_locals(kind: type[Any]) -> bool:
-    """Return whether the step of a callback class reads `self.locals`, which only a call for each step keeps up to date."""
-    steps = (vars(each).get(name) for each in kind.__mro__ for name in ("_on_step", "on_step"))
-    return any(
-        inspect.isfunction(step) and step.__module__.partition(".")[0] not in _LIBRARIES and "locals" in step.__code__.co_names
-        for step in steps
-    )
+    """Return whether the step of a user's callback class reads `self.locals`, which only a call for each step keeps up to date.
+
+    It may do so in other methods, which count as called if their names are mentioned.
+    """
+    codes: dict[str, list[types.CodeType]] = {}
+    for base in kind.__mro__:
+        for name, member in vars(base).items() if base.__module__.partition(".")[0] not in _LIBRARIES else ():
+            function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            if inspect.isfunction(function):
+                codes.setdefault(name, []).append(function.__code__)
+    todo = ["_on_step", "on_step"]
+    for name in todo:
+        mentioned = {other for code in codes.get(name, ()) for other in _names_in(code)}
+        if "locals" in mentioned:
+            return True
+        todo += sorted(mentioned.intersection(codes).difference(todo))
+    return False
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    """Return the names that a function mentions, and those in functions inside it."""
+    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
+    return set(code.co_names).union(*map(_names_in, inner))
 
 
 def _watch_no_gradients(callback: Any) -> None:
     """Switch off gradient_save_freq of W&B's callback, which hooks into the gradients of a torch module."""
-    children = getattr(callback, "callbacks", None)
-    for child in (*(children if isinstance(children, list) else ()), getattr(callback, "callback", None)):
+    for child in (*(callback.callbacks if _is_list(callback) else ()), getattr(callback, "callback", None)):
         if counts_steps(child):
             _watch_no_gradients(child)
     if frequency := getattr(callback, "gradient_save_freq", 0):

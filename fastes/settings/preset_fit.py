@@ -144,7 +144,8 @@ def warn_of_step_length(preset: str, settings: Settings, changes: Mapping[str, A
     if not any(name in changes for name in _OF_STEPS) or (length := step_length(settings, num_params)) is None:
         return
     tuned = Settings().changed(**load_preset(preset))
-    usual = step_length(replace(settings, **{name: getattr(tuned, name) for name in _NUMBERS}), num_params)
+    with_tuned = replace(settings, sigma_adaptation="none", **{name: getattr(tuned, name) for name in _NUMBERS})
+    usual = step_length(with_tuned, num_params)
     alike = all(getattr(settings, name) == getattr(tuned, name) for name in _ALIKE)
     far = alike and usual and any(name in changes for name in _NUMBERS) and not usual / FAR <= length <= usual * FAR
     if not far and length >= LEAST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ class Recipe(NamedTuple):
 
 
 def choose_recipes(
-    preset: str | None,
+    preset: str | os.PathLike[str] | None,
     env_id: str,
     observations: spaces.Space[Any],
     actions: spaces.Space[Any],
@@ -35,8 +36,8 @@ def choose_recipes(
     """Return the settings that a new model may have, the best guess first.
 
     Args:
-        preset: A preset's name; None for recipes; AUTO for the environment's own preset, or for recipes that race if it has
-            none.
+        preset: A preset's name, or its file; None for recipes; AUTO for the environment's own preset, or for recipes that race
+            if it has none.
         env_id: The environment's, as presets know it; '' if it is not the one that the preset of its name was made for.
         observations, actions: The spaces.
         changes: The user's settings.
@@ -47,7 +48,8 @@ def choose_recipes(
         changes = changes if preset else {"trials_fraction": FRACTION, **changes}
     if preset is None:
         return recipes_for(observations, actions, changes, alive_bonus)
-    return [Recipe(preset, choose_settings(preset, changes))]
+    name = os.fspath(preset) if isinstance(preset, os.PathLike) else preset
+    return [Recipe(name, choose_settings(name, changes))]
 
 
 def recipes_for(

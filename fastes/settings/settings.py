@@ -366,10 +366,13 @@ class Settings(Hyperparameters):
             raise TypeError(f"unknown settings {', '.join(told)}{rest}")
         return replace(self, **values)
 
+    def as_given(self) -> dict[str, Any]:
+        """Return the values by name, functions and classes among them."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values by name; a function or class becomes the string 'function'."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: "function" if callable(value) else copy.deepcopy(value) for name, value in values.items()}
+        return {name: "function" if callable(value) else copy.deepcopy(value) for name, value in self.as_given().items()}
 
 
 def grouped_fields() -> list[Field[Any]]:

@@ -25,11 +25,12 @@ from typing import Any, NamedTuple
 from fastes.envs.closing import close_env
 from fastes.envs.likeness import described
 from fastes.envs.source import EnvSource
-from fastes.errors import check_int, check_seed, whole
+from fastes.errors import check_int, check_seed, shown, whole
 from fastes.models.arguments import checked_minutes
 from fastes.models.one_pool import check_shared
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.reports.task_in_words import duration_in_words
+from fastes.settings import population_scale
 from fastes.settings.preset_fit import misfit
 from fastes.settings.preset_loader import DEFAULT, FILE, choose_settings, preset_for
 from fastes.settings.recipes import AUTO, alive_bonus_of, are_choices, kind_of, recipes_for
@@ -47,6 +48,7 @@ _JOURNAL = ".journal"  # the usual end of a study's name, which its other files 
 TIMESTEPS = 200_000  # of each training in an environment without a preset
 _MOST_REFUSED = 50  # candidates in a row that cannot be settings
 _NO_EVALUATION = 2**40  # eval_every: a search plays its own evaluations
+_WHOLE = 10**9  # characters of a setting that is compared with those of the study so far
 _ROUND = 10**6  # between the first episodes of the stages
 
 Make = Callable[..., Any]  # (env, policy, **arguments) -> a model: the class FastES
@@ -137,8 +139,7 @@ class _Search:
 
     def candidate(self, number: int, settings: Settings | None, seeds: Sequence[int]) -> Candidate:
         """Return a candidate of these settings; of a race of recipes for None."""
-        preset, values = (AUTO, {}) if settings is None else (DEFAULT, settings.to_dict())
-        values |= self.space.fixed  # functions and classes, which to_dict has as a word
+        preset, values = (AUTO, dict(self.space.fixed)) if settings is None else (DEFAULT, settings.as_given())
         values["total_timesteps"] = self.timesteps
         if "target_return" not in self.space.fixed:
             values["target_return"] = "none"
@@ -190,6 +191,11 @@ def tune(
         )
     check_seed(seed)
     fixed = dict(fixed)
+    if population_scale.NAME in fixed:
+        raise TypeError(
+            f"{population_scale.NAME} = {fixed[population_scale.NAME]!r}: a search chooses population_size itself; pass "
+            "population_size to fix it"
+        )
     total_timesteps = fixed.pop("total_timesteps", None)
     search = _search(make, env, policy, total_timesteps, n_seeds, seed, parallel, episodes, bool(verbose), arguments, fixed)
     about = {
@@ -201,7 +207,9 @@ def tune(
         "n_seeds": n_seeds,
         "seed": seed,
         "episodes": episodes,
-        "fixed": {name: value if isinstance(value, (str, int, float, bool)) else repr(value) for name, value in fixed.items()},
+        "fixed": {
+            name: value if isinstance(value, (str, int, float, bool)) else shown(value, _WHOLE) for name, value in fixed.items()
+        },
     }
     with output_lasts(), opened_study(path, about, sampler, pruner, seed) as opened:
         try:
@@ -483,6 +491,8 @@ def _write(
     for each in scored:
         on = f"on seeds {each.seeds[0]} to {each.seeds[-1]}"
         source += f"; {each.name}: median {each.median:.1f}, worst {each.worst:.1f} {on}"
+    if functions := [name for name, value in search.space.fixed.items() if name not in values and callable(value)]:
+        source += f"; found with {', '.join(functions)} as a function, which no file holds: pass it again"
     write_preset(preset, search.env, source, values)
     write_table(table, study.study)
     return [preset, table, *write_plots(history, importance, study.study)]

@@ -8,7 +8,7 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -435,15 +435,66 @@ def test_each_period_of_a_callback_is_met() -> None:
     assert met.count(700) == met.count(1000) == 3
 
 
-def test_one_with_a_period_that_reads_locals_is_called_for_each_step() -> None:
-    class Ends(Counter):
-        check_freq = 1000
+class Ends(Counter):
+    check_freq = 1000
 
-    callback = Ends()
+
+class EndsByAnotherMethod(Quiet):
+    check_freq = 1000
+
+    def on_step(self) -> bool:
+        super().on_step()
+        self.note()
+        return True
+
+    def note(self) -> None:
+        self.seen.extend((done, 0.0, {}) for done in self.locals["dones"])
+
+
+class EndsInAnExpression(Quiet):
+    check_freq = 1000
+
+    def on_step(self) -> bool:
+        super().on_step()
+        self.seen.extend((bool(self.locals["dones"][at]), 0.0, {}) for at in (0,))
+        return True
+
+
+@pytest.mark.parametrize("kind", [Ends, EndsByAnotherMethod, EndsInAnExpression])
+def test_one_with_a_period_that_reads_locals_is_called_for_each_step(kind: type[Quiet]) -> None:
+    callback = kind()
     with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         model.learn(200, callback)
         assert callback.n_calls == model.num_timesteps
         assert sum(done for done, _, _ in callback.seen) == model.num_episodes
+
+
+def test_one_with_a_list_of_its_own_is_no_list_of_callbacks() -> None:
+    class Own(Counter):
+        callbacks: ClassVar[list[Any]] = []
+
+    callback = Own(stop_at=10)
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
+        model.learn(10**6, callback)
+        assert (callback.n_calls, model.generation) == (10, 1)
+
+
+def test_what_a_callback_records_is_in_the_row_of_its_generation(tmp_path: Path) -> None:
+    class Records(Quiet):
+        def on_rollout_end(self) -> None:
+            self.model.logger.record("own/of_sb3", self.model.generation)
+
+    def record_one(model: Any, record: Any) -> bool:
+        model.logger.record("own/generation", record.generation)
+        return bool(record.generation < 3)
+
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
+        model.set_logger(configure(tmp_path, ["json"]))
+        model.learn(10**6, [record_one, Records()])
+        model.logger.close()
+    rows = [json.loads(line) for line in (tmp_path / "progress.json").read_text().splitlines()]
+    names = ("time/iterations", "own/generation", "own/of_sb3")
+    assert [[row[name] for name in names] for row in rows] == [[1] * 3, [2] * 3, [3] * 3]
 
 
 def test_a_generation_that_proves_the_target_is_not_told_in_steps() -> None:

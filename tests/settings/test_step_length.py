@@ -79,6 +79,12 @@ def test_numbers_that_are_far_off_are(preset: str, changes: dict[str, Any], told
     assert "\n" not in said
 
 
+@pytest.mark.parametrize("kind", ["scalar", "per_parameter"])
+def test_a_schedule_of_the_preset_is_no_obstacle_to_an_adapted_sigma(kind: str) -> None:
+    assert said_of("Swimmer-v5", sigma=0.05, sigma_adaptation=kind) == ""
+    assert "a step is" in said_of("Swimmer-v5", sigma=0.05, sigma_adaptation=kind, learning_rate=1e-5)
+
+
 def test_a_model_says_it_once_where_it_is_made() -> None:
     with (
         pytest.warns(UserWarning, match=re.escape("learning_rate = 0.001: a step is")) as caught,

@@ -23,6 +23,7 @@ from fastes.settings.preset_loader import load_preset, tomllib
 from fastes.settings.recipes import recipes_for
 from fastes.settings.search_space import SearchSpace
 from fastes.settings.settings import Settings
+from fastes.tuning.candidates import train_candidates
 from fastes.tuning.tune import REPORT_EPISODES
 
 optuna = pytest.importorskip("optuna")
@@ -141,6 +142,32 @@ def test_fixed_settings_are_kept_in_all_candidates(tmp_path: Path) -> None:
     assert "optimizer" not in tuned.settings, "the default, adam"
     assert not {"optimizer", "sigma"} & set(rows(tmp_path)[0])
     assert {row["network"] for row in rows(tmp_path)} <= {"linear", "unbiased"}
+
+
+def test_the_network_of_the_presets_file_is_the_one_that_was_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = list[tuple[int, ...]]()
+
+    def note(candidates: Any, *rest: Any) -> None:
+        trained.extend(model.policy_spec.layer_sizes for candidate in candidates for model in candidate.models)
+        train_candidates(candidates, *rest)
+
+    monkeypatch.setattr("fastes.tuning.tune.train_candidates", note)
+    more: dict[str, Any] = {**SMALL, "n_seeds": 1, "episodes": 1, "n_trials": 1, "policy_kwargs": {"use_bias": False}}
+    tuned = FastES.tune("Reacher-v5", study=tmp_path / "own.journal", **more)
+    with FastES("Reacher-v5", preset=tuned.preset, n_workers=0) as model:
+        assert set(trained) == {model.policy_spec.layer_sizes}
+        assert len(model.policy_spec.layer_sizes) > 2, "the preset's network, without biases"
+
+
+def test_a_function_among_the_settings_is_told_and_resumed(tmp_path: Path) -> None:
+    for trials in (1, 2):  # the function is another object each time
+
+        def rate(remaining: float) -> float:
+            return 0.05 * remaining
+
+        tuned = tune(tmp_path, trials, learning_rate=rate)
+        assert tuned.trials == trials
+    assert "learning_rate as a function, which no file holds: pass it again" in (tmp_path / "own.toml").read_text()
 
 
 def test_pruned_candidates_end_early_and_are_not_chosen(tmp_path: Path) -> None:
@@ -304,6 +331,7 @@ def test_without_a_study_nothing_is_written(tmp_path: Path, monkeypatch: pytest.
         ({"sampler": "tpw"}, "sampler = 'tpw': expected one of .* did you mean 'tpe'"),
         ({"pruner": "medium"}, "pruner = 'medium': expected one of .* did you mean 'median'"),
         ({"sigma": -1.0}, "sigma = -1.0"),
+        ({"population_scale": 2}, "population_scale = 2: a search chooses population_size itself"),
         ({"study": "own.toml"}, "the preset gets a name that ends in .toml"),
     ],
 )
