@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from fastes.env_check import EnvCheck, check_env
+    from fastes.env_check.check import EnvCheck, check_env
     from fastes.envs.native.native_env import NativeEnv, get_include
     from fastes.envs.tasks.mujoco_task import MujocoTask as MujocoTask
     from fastes.errors import (
@@ -40,8 +40,8 @@ _HOMES = {
     "NativeEnv": "envs.native.native_env",
     "MujocoTask": "envs.tasks.mujoco_task",
     "get_include": "envs.native.native_env",
-    "EnvCheck": "env_check",
-    "check_env": "env_check",
+    "EnvCheck": "env_check.check",
+    "check_env": "env_check.check",
     "CallablePolicy": "policies.callable_policy",
     "Callback": "reports.callbacks",
     "CheckpointError": "errors",

@@ -62,6 +62,7 @@ from fastes.reports.progress_bar import ProgressBar
 from fastes.reports.trackers.by_name import reporter_named
 from fastes.reports.training_warnings import StatisticsWarnings
 from fastes.rollout.batch import StepsPlayed
+from fastes.rollout.called_env import CalledEnv
 from fastes.rollout.env_calls import EnvCalls
 from fastes.rollout.episode import Episode
 from fastes.rollout.obs_normalizer import ObsNormalizer
@@ -78,7 +79,7 @@ from fastes.system.html_tables import html_table
 from fastes.system.installation import install_command
 from fastes.system.one_thread import OneThread
 from fastes.training.evaluation import Evaluation, PendingEvaluation
-from fastes.training.evaluator import CalledEnv, Evaluator
+from fastes.training.evaluator import Evaluator
 from fastes.training.player import Player
 from fastes.training.record import Record
 from fastes.training.selection import Selection, Trial, trial_seed
@@ -261,7 +262,7 @@ class Agent:
         """Open the pool for training. with_infos: whether generations come with the infos of last steps."""
         self._tell_of_changes()
         if with_infos:
-            self.evaluator.tell_infos(self.info_keywords)
+            self.evaluator.collect_infos(self.info_keywords)
         if self.source.vector_env is None:
             self.evaluator.look()  # callbacks ask for the spaces, and before there are workers an environment is cheap
         self.note_episode_limit()
@@ -723,7 +724,7 @@ class Agent:
             choice = self.pool_choice if source.vector_env is None else self.pool_choice._replace(n_workers=None)
             pool = make_pool(source, choice)
             evaluator = Evaluator(source, trainings_of(self.selection), pool)
-            evaluator.tell_as(self.evaluator)
+            evaluator.collect_infos_like(self.evaluator)
             self.source, self.evaluator, self.pool = source, evaluator, pool
             self.trainer.move(self.selection.in_new_env(), evaluator)
         tell_of_target(source, self.settings)

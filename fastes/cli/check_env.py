@@ -13,13 +13,13 @@ from typing import Any
 
 from fastes.cli.arguments import add_env_kwargs, add_short_help, add_wrapper, parse_env_kwargs
 from fastes.cli.setting_flags import add_settings, given_settings
-from fastes.env_check import ERROR, EnvCheck, Finding, watched_check
+from fastes.env_check.check import ERROR, EnvCheck, Finding, watched_check
+from fastes.env_check.whereabouts import OVER, SIZE, Whereabouts
 from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.envs.native.native_env import is_native
 from fastes.envs.source import make_env_source
 from fastes.pools.processes.worker import die_with_parent
 from fastes.rollout.shared_block import anonymous_file
-from fastes.rollout.whereabouts import OVER, SIZE, Whereabouts
 from fastes.system.console import say
 from fastes.system.interrupts import born_blocked
 

@@ -471,9 +471,9 @@ class EvolutionStrategy:
 
 
 def estimate_gradient(perturbations: Perturbations, shaped: Shaped, weight_decay: float) -> Float32:
-    """g = scale / share * sum_j w_j eps_j - weight_decay * theta, float32 (num_params,).
+    """g = scale / perturbed_fraction * sum_j w_j eps_j - weight_decay * theta, float32 (num_params,).
 
-    `share` is the fraction of the parameters that each pair perturbs. If each parameter has its own sigma, its sum is
+    If each parameter has its own sigma, its sum is
     multiplied by sigma_i over the mean sigma, as in PGPE: a parameter with twice the sigma takes twice the step.
     """
     theta = perturbations.theta

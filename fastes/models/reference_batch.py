@@ -16,7 +16,7 @@ from fastes.envs.closing import close_env
 from fastes.envs.source import Env, EnvSource
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, summary_of, trace_of
-from fastes.es.perturbations import draw_eval_seeds
+from fastes.es.perturbations import REFERENCE_BATCH, draw_eval_seeds
 from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import REFERENCE_SIZE
 from fastes.rollout.episode import EpisodeSettings, run_episode
@@ -28,7 +28,6 @@ from fastes.system.interrupts import interrupts_wait
 
 Batch = npt.NDArray[Any]
 
-_DRAWN_AS = 3 * 2**30  # in place of a generation: no other episodes have these seeds
 _MOST_FAILURES = 20  # episodes in a row that may fail
 
 
@@ -77,7 +76,7 @@ def draw_reference(spec: AnySpec, source: EnvSource, env: Env | VectorEnv, seed:
     """
     if not spec.needs_reference:
         return None
-    seeds = draw_eval_seeds(seed, _DRAWN_AS, _MOST_FAILURES * REFERENCE_SIZE).tolist()
+    seeds = draw_eval_seeds(seed, REFERENCE_BATCH, _MOST_FAILURES * REFERENCE_SIZE).tolist()
     copies_end = CopiesEndHere(f"the environment {source.name}")
     actor = _RandomActor(env.action_space, spec.obs_shape, seeds[0], copies_end)
     with global_random_kept(), one_thread(), copies_end:

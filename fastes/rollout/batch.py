@@ -19,6 +19,9 @@ class StepsPlayed(NamedTuple):
     candidates: int = 0
     evaluations: int = 0
 
+    def plus(self, candidates: int = 0, evaluations: int = 0) -> StepsPlayed:
+        return StepsPlayed(self.candidates + candidates, self.evaluations + evaluations)
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -136,7 +136,7 @@ class EnvCalls:
     @property
     def in_python(self) -> bool:
         """Whether nothing plays in C any more."""
-        return leave_c(self.made)
+        return has_left_c(self.made)
 
     def leave_c(self) -> None:
         """Let nothing play in C from the next request on."""
@@ -164,7 +164,7 @@ def in_force(calls: Sequence[EnvCall]) -> Sequence[EnvCall]:
     return calls[len(kinds) - kinds[::-1].index(FORGET) :] if FORGET in kinds else calls
 
 
-def leave_c(calls: Sequence[EnvCall]) -> bool:
+def has_left_c(calls: Sequence[EnvCall]) -> bool:
     """Return whether nothing plays in C after these calls."""
     return any(call.kind == IN_PYTHON for call in calls)
 

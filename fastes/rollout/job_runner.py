@@ -18,7 +18,7 @@ from fastes.envs.native.twins import Twin, python_because, twin_of
 from fastes.envs.source import Env
 from fastes.es.perturbations import write_candidate
 from fastes.policies.custom_policy import AnySpec
-from fastes.rollout.env_calls import FORGET, in_force, leave_c, make_call
+from fastes.rollout.env_calls import FORGET, has_left_c, in_force, make_call
 from fastes.rollout.episode import Episode, EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, RequestScalars, TrainingNeeds
 from fastes.rollout.last_infos import has_mask, write_info
@@ -112,8 +112,8 @@ class JobRunner:
     Every training's actor is made at the start, so that a policy that cannot be built is an error before any job.
 
     An environment that has a twin plays in it, in C. The jobs of `is_compared` play in both; a difference is noted in the
-    request's slot, and the training plays that request again, and all later ones, in Python (`Trainer`). This runner decides
-    nothing: which jobs play in C must not depend on the jobs that it got.
+    request's slot, and the request is played again in Python (`Evaluator`), as are a training's later ones (`Trainer`). This
+    runner decides nothing: which jobs play in C must not depend on the jobs that it got.
 
     Args:
         spec: The pool's.
@@ -327,7 +327,7 @@ class JobRunner:
         for call in in_force(way):
             self.env = make_call(self.env, call)
         self._called = wanted
-        self._has_left_c = leave_c(self.block.calls.way(0, wanted) or [])
+        self._has_left_c = has_left_c(self.block.calls.way(0, wanted) or [])
         self.spec.check_spaces(self.env)
         self._find_twin()
 

@@ -13,9 +13,10 @@ import gymnasium
 
 from fastes.envs.seen import Seen
 from fastes.envs.source import EnvSource
+from fastes.rollout.called_env import CalledEnv
 from fastes.rollout.env_calls import ENV_METHOD, FORGET, SET_ATTR, SET_OPTIONS, EnvCalls, in_force
 from fastes.system.near_paths import in_words
-from fastes.training.evaluator import CalledEnv, Evaluator
+from fastes.training.evaluator import Evaluator
 
 Env = gymnasium.Env[Any, Any]
 _OF_GYMNASIUM = {  # attributes of the wrappers around every environment

@@ -46,6 +46,16 @@ class Counters(NamedTuple):
         """The tallies after noise-free episodes of this many steps."""
         return self._replace(eval_timesteps=self.eval_timesteps + timesteps)
 
+    def plus(self, other: Counters) -> Counters:
+        """The tallies of both, and the higher of the best returns; budget and confirm_after stay this one's."""
+        return self._replace(
+            num_timesteps=self.num_timesteps + other.num_timesteps,
+            eval_timesteps=self.eval_timesteps + other.eval_timesteps,
+            num_episodes=self.num_episodes + other.num_episodes,
+            best_eval_return=max(self.best_eval_return, other.best_eval_return),
+            warm_up_timesteps=self.warm_up_timesteps + other.warm_up_timesteps,
+        )
+
     def to_fields(self) -> dict[str, Any]:
         """JSON values for a checkpoint."""
         best = self.best_eval_return

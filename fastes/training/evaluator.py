@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,14 +13,13 @@ import numpy.typing as npt
 
 from fastes._core import Actor
 from fastes.envs.closing import close_env
-from fastes.envs.given.later_changes import WatchedEnv
 from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.es.noise_table import window_size
 from fastes.policies.custom_policy import CustomSpec
 from fastes.pools.pool import Pool, run_to_end
 from fastes.rollout.batch import Batch, StepsPlayed
-from fastes.rollout.env_calls import FORGET, LEAVE_C, EnvCalls, made_on, make_call
+from fastes.rollout.env_calls import LEAVE_C, EnvCalls, made_on
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import PoolSpec, Request, TrainingNeeds, comparable
 from fastes.rollout.job_runner import make_actor
@@ -76,7 +75,8 @@ class Evaluator:
 
     Args:
         source: Builds the environments.
-        trainings: The model's, by the number of their trial. Whoever replaces some sets them here, too.
+        trainings: The model's, by the number of their trial, for what they need of a pool. `Trainer` replaces them when that
+            may have changed; ones that have lost meanwhile do no harm.
         pool: The model's.
     """
 
@@ -119,11 +119,11 @@ class Evaluator:
         """Calls that environments are given."""
         return self._first.env_calls
 
-    def tell_infos(self, keywords: Sequence[str] = ()) -> None:
+    def collect_infos(self, keywords: Sequence[str] = ()) -> None:
         """From the next `start` on, generations come with the infos of their episodes' last steps, these keys first."""
         self._info_bytes, self._info_keywords = ROOM, tuple(keywords)
 
-    def tell_as(self, other: Evaluator) -> None:
+    def collect_infos_like(self, other: Evaluator) -> None:
         """Let generations come with the infos that those of another evaluator come with."""
         self._info_bytes, self._info_keywords = other._info_bytes, other._info_keywords
 
@@ -357,48 +357,6 @@ class Evaluator:
     def _release_tables(self) -> None:
         for training in self.trainings.values():
             training.strategy.table.release()
-
-
-class CalledEnv:
-    """An environment of this process that has been given all calls so far. It is built when it is first asked for.
-
-    build: makes one, after the calls so far.
-    """
-
-    def __init__(self, build: Callable[[], Env], calls: EnvCalls) -> None:
-        self._build, self._calls = build, calls
-        self._env: Env | None = None
-        self._watched: WatchedEnv | None = None
-        self._count = 0  # how many calls it was given
-
-    def get(self) -> Env:
-        """It; another object after calls that build it again or put a wrapper around it."""
-        made = self._calls.sent()
-        if FORGET in [call.kind for call in made[self._count :]]:
-            self.close()
-        if self._env is None:
-            self._env, self._count, self._watched = self._build(), len(made), None
-        for call in made[self._count :]:
-            self._env, self._watched = make_call(self._env, call), None
-            self._count += 1
-        if self._watched is None:
-            self._watched = WatchedEnv(self._env, "model.env")
-        return self._env
-
-    def tell_of_changes(self) -> None:
-        """Warn about changes made other than by calls: they reach no environment that plays."""
-        if self._env is not None and self._watched is not None:
-            self._watched.tell_of_changes(self._build)
-
-    def close(self) -> None:
-        env = self.let_go()
-        if env is not None:
-            close_env(env)
-
-    def let_go(self) -> Env | None:
-        """Hand the environment over, and forget it."""
-        env, self._env = self._env, None
-        return env
 
 
 def _room_for_evaluations(settings: Settings, training: bool) -> int:

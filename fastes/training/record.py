@@ -73,15 +73,14 @@ class Record(NamedTuple):
     generation: updates so far, from 1.
     timesteps: environment steps of candidates so far.
     return_mean, return_max, return_std: over the candidates' finite returns.
-    eval_generation: whose theta the evaluation is of that was told with this generation, as it was before that generation's
-        update; 0 where none was told.
+    eval_generation: the generation whose theta, before its update, the reported evaluation played; 0 if none was reported.
     eval_at: timesteps that this theta had been trained with.
-    eval_return, eval_std: of its noise-free episodes; NaN where none were told.
-    eval_rank: its place among the candidates of its own generation, 1 is above all; 0 where none was told.
+    eval_return, eval_std: of its noise-free episodes; NaN if none was reported.
+    eval_rank: its place among the candidates of its own generation, 1 is above all; 0 if none was reported.
     elite_fraction: fraction of candidates above the candidates' mean, 0 to 1.
     theta_norm, gradient_norm: Euclidean lengths of the parameters and of the estimated gradient.
     update_ratio: length of the step over that of the parameters.
-    learning_rate, sigma: as the generation used them; the mean sigma where each parameter has its own.
+    learning_rate, sigma: as the generation used them; the mean sigma if each parameter has its own.
     episode_length: mean steps of a training episode.
     episode_cap: steps at which training episodes are cut.
     episodes_cut: of the generation's candidates, by that cap or max_episode_steps and not by the environment.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.checkpoints.field_checks import Kinds, check_record, damaged, is_count, is_number_or_none
-from fastes.es.perturbations import draw_eval_seeds
+from fastes.es.perturbations import RUNGS, draw_eval_seeds
 from fastes.rollout.batch import Batch
 from fastes.settings.recipes import for_few_generations
 from fastes.system.copies import shallow
@@ -25,7 +25,6 @@ MEASURED = 0.1  # of a race's budget, after which no more of the candidates play
 MOST_TRIALS, MOST_RUNGS = 10_000, 14
 _RECENT = 10  # generations that a running mean of returns remembers
 _EVALUATIONS = 3  # that one of noise-free returns remembers: a single one may be of one episode
-_RUNGS = 2**31  # in place of a generation's number, and those below for later rungs: the scoring episodes' own seeds
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of trials that lie far from those of other runs
 
 
@@ -193,17 +192,11 @@ class Selection:
 
     def counters_with(self, training: Training) -> Counters:
         """The tallies of all once the trial that is shown has this state."""
-        shown = self.present
-        own = [self.dropped, training.counters, *(trial.training.counters for trial in self.trials if trial is not shown)]
-        return Counters(
-            num_timesteps=sum([each.num_timesteps for each in own]) + self.scoring_timesteps,
-            eval_timesteps=sum([each.eval_timesteps for each in own]),
-            num_episodes=sum([each.num_episodes for each in own]),
-            confirm_after=training.counters.confirm_after,
-            budget=self.budget,
-            best_eval_return=max([each.best_eval_return for each in own]),
-            warm_up_timesteps=sum([each.warm_up_timesteps for each in own]),
-        )
+        total, shown = training.counters.plus(self.dropped), self.present
+        for trial in self.trials:
+            if trial is not shown:
+                total = total.plus(trial.training.counters)
+        return total._replace(num_timesteps=total.num_timesteps + self.scoring_timesteps, budget=self.budget)
 
     @property
     def best_eval_return(self) -> float:
@@ -242,7 +235,7 @@ class Selection:
 
     def seeds(self) -> npt.NDArray[np.int64]:
         """Environment seeds of the episodes that score the running rung, int64 (TRIAL_EPISODES,)."""
-        return draw_eval_seeds(self.seed, _RUNGS - self.rung, TRIAL_EPISODES)
+        return draw_eval_seeds(self.seed, RUNGS - self.rung, TRIAL_EPISODES)
 
     # --- the next record --------------------------------------------------------------------------------------------
 
@@ -411,14 +404,8 @@ class Selection:
     def _without(self, trials: Sequence[Trial]) -> Selection:
         """The selection with the tallies of these trials among those that are out."""
         dropped = self.dropped
-        for counters in (trial.training.counters for trial in trials):
-            dropped = Counters(
-                num_timesteps=dropped.num_timesteps + counters.num_timesteps,
-                eval_timesteps=dropped.eval_timesteps + counters.eval_timesteps,
-                num_episodes=dropped.num_episodes + counters.num_episodes,
-                warm_up_timesteps=dropped.warm_up_timesteps + counters.warm_up_timesteps,
-                best_eval_return=max(dropped.best_eval_return, counters.best_eval_return),
-            )
+        for trial in trials:
+            dropped = dropped.plus(trial.training.counters)
         return self._replace(dropped=dropped)
 
     def with_seed(self, seed: int) -> Selection:

@@ -432,18 +432,17 @@ class Trainer:
             self._count(steps - scoring, evaluations + scoring)
         else:
             self._pool_steps = self.evaluator.steps_played()
-        self.selection, self.unreported = selection, record
+        self.selection, self.unreported = selection, record  # at once, whatever interrupts
         self.evaluator.trainings = trainings_of(selection)
 
     def take(self, selection: Selection) -> None:
-        """Replace the selection; the evaluator's trainings are always its own."""
+        """Replace the selection by one whose trainings may need something else of a pool."""
         self.selection = selection
         self.evaluator.trainings = trainings_of(selection)
 
     def _count(self, candidates: int, evaluations: int) -> None:
         """Count steps of the pool as committed."""
-        so_far = self._pool_steps
-        self._pool_steps = StepsPlayed(so_far.candidates + candidates, so_far.evaluations + evaluations)
+        self._pool_steps = self._pool_steps.plus(candidates, evaluations)
 
     def move(self, selection: Selection, evaluator: Evaluator) -> None:
         """Continue in another environment, also in the middle of `run`: see Agent.use_env."""
@@ -456,8 +455,7 @@ class Trainer:
 
     def _drop(self, steps: StepsPlayed) -> None:
         """Count steps that are part of no training."""
-        so_far = self.dropped_steps
-        self.dropped_steps = StepsPlayed(so_far.candidates + steps.candidates, so_far.evaluations + steps.evaluations)
+        self.dropped_steps = self.dropped_steps.plus(*steps)
         if self.selection.is_open:
             self._count(*steps)
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fastes.checkpoints.field_checks import Kinds, check_arrays, check_record, is_count
 from fastes.checkpoints.file_format import Arrays
 from fastes.es.optimizers import MissingOptimizer
-from fastes.es.perturbations import Perturbations, draw_eval_seeds
+from fastes.es.perturbations import FINAL_SELECTIONS, FRESH, Perturbations, draw_eval_seeds
 from fastes.es.strategy import EvolutionStrategy, Update
 from fastes.policies.custom_policy import AnySpec
 from fastes.rollout.batch import Batch
@@ -32,7 +32,6 @@ from fastes.training.population import Population
 from fastes.training.record import Record, Report, report_of
 
 _NO_RETURNS = np.zeros(0)
-_FINAL_SELECTIONS = 2**31 + 1  # in place of a generation's number: no other episodes have these seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,11 +175,11 @@ class Training:
 
     def fresh_seeds(self, episodes: int) -> npt.NDArray[np.int64]:
         """Environment seeds that no training episode of this run has."""
-        return draw_eval_seeds(self.seed, 2**32 - 1 - self.generation, episodes)
+        return draw_eval_seeds(self.seed, FRESH - self.generation, episodes)
 
     def final_seeds(self, episodes: int) -> npt.NDArray[np.int64]:
         """Environment seeds of a final selection that runs now."""
-        return draw_eval_seeds(self.seed, (_FINAL_SELECTIONS + self.generation) % 2**32, episodes)
+        return draw_eval_seeds(self.seed, (FINAL_SELECTIONS + self.generation) % 2**32, episodes)
 
     def to_evaluate(self) -> tuple[PendingEvaluation, ...]:
         """The thetas whose noise-free episodes play beside the running generation, its own among them."""
@@ -290,19 +289,21 @@ class Training:
         return self._replace(pending=tuple(waiting), latest_evaluations=(*self.latest_evaluations, finished))
 
     def as_evaluated(self, of: PendingEvaluation | Snapshot) -> Training:
-        """The training with the parameters of an evaluation, and an optimiser that has made no step."""
-        new = self._replace(pending=())
+        """The training with the parameters of an evaluation; other ones than the present get a new optimiser."""
         if of.theta is self.strategy.theta:
-            return new
+            return self._replace(pending=())
+        return self._restarted_at(of.theta, of.normalizer)
+
+    def _restarted_at(self, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer) -> Training:
+        """The training with these parameters, and an optimiser that has made no step."""
         strategy = shallow(self.strategy)
-        strategy.restart(of.theta)
-        return new._replace(strategy=strategy, normalizer=of.normalizer)
+        strategy.restart(theta)
+        return self._replace(strategy=strategy, normalizer=normalizer, pending=())
 
     def as_begun(self) -> Training:
         """The training with the parameters that its seed gives, and no statistics of observations; it keeps its tallies."""
-        theta = self.spec.initial_theta(self.seed)
         normalizer = ObsNormalizer(self.spec.obs_size, self.settings.obs_clip, self.settings.obs_std_floor)
-        return self.as_evaluated(Snapshot(0, 0, math.nan, 0.0, 0, theta, normalizer))
+        return self._restarted_at(self.spec.initial_theta(self.seed), normalizer)
 
     def solved_by(self, finished: FinishedEvaluation) -> tuple[Training, Update]:
         """The training after theta was proved solved: it goes back to it, and learns no further.

@@ -33,7 +33,6 @@ from fastes.system.interrupts import Terminated, interrupts_wait
 from fastes.training.player import Player
 from fastes.training.record import Generation
 from fastes.training.selection import Selection
-from fastes.training.trainer import trainings_of
 from fastes.training.training import Training
 
 TOTAL = 10**6
@@ -132,7 +131,7 @@ def _begun(model: FastES, done: int) -> Selection:
 
 
 def _go_back(model: FastES, start: Selection) -> None:
-    model.trainer.selection, model.evaluator.trainings = start, trainings_of(start)
+    model.trainer.take(start)
 
 
 class Ending(Callback):

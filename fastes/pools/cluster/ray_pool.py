@@ -247,11 +247,7 @@ class RayPool(Pool):
                 self._correct(member, owner, answer)
 
     def _count(self, open_: OpenTicket, steps: int) -> None:
-        candidates, evaluations = self._played
-        if open_.is_candidates:
-            self._played = StepsPlayed(candidates + steps, evaluations)
-        else:
-            self._played = StepsPlayed(candidates, evaluations + steps)
+        self._played = self._played.plus(**{"candidates" if open_.is_candidates else "evaluations": steps})
 
     def steps_played(self) -> StepsPlayed:
         """Return the steps of episodes that nodes have reported, without running ones."""

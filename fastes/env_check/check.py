@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.utils.env_checker import check_env as check_by_gymnasium
 
+from fastes.env_check.random_episodes import RandomEpisodes, Repeated, compared, play_random, random_episode
+from fastes.env_check.whereabouts import AGAIN, AT_RANDOM, CLOSED, GYMNASIUM, IN_C, PICTURE, POLICIES, Whereabouts
 from fastes.envs.closing import close_env
 from fastes.envs.native.twins import Twin, twin_of
 from fastes.envs.source import EnvArgument, EnvSource, make_env_source
@@ -33,9 +35,7 @@ from fastes.reports.task_in_words import (
 )
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.native_episodes import Compared, difference_in_loop, difference_in_words
-from fastes.rollout.random_episodes import RandomEpisodes, Repeated, compared, play_random, random_episode
 from fastes.rollout.random_state import global_random_kept
-from fastes.rollout.whereabouts import AGAIN, AT_RANDOM, CLOSED, GYMNASIUM, IN_C, PICTURE, POLICIES, Whereabouts
 from fastes.setting_fields import checked_number
 from fastes.system.limits import available_cpus
 from fastes.training.evaluation import Evaluation

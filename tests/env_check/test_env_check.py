@@ -18,7 +18,7 @@ import pytest
 from gymnasium import spaces
 
 from fastes import EnvCheck, FastES, check_env
-from fastes.env_check import PolicyEpisodes
+from fastes.env_check.check import PolicyEpisodes
 from fastes.errors import FastESError
 
 
@@ -87,7 +87,7 @@ def test_a_sound_environment_has_no_findings() -> None:
 def test_a_speed_is_measured_over_many_episodes_of_a_fast_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No time passes while the 40 episodes play, and a second while more do."""
     clock = itertools.chain(itertools.repeat(0.0, 9), itertools.count(1.0))
-    monkeypatch.setattr("fastes.env_check.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr("fastes.env_check.check.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     check = checked("CartPole-v1")
     assert check.policies is not None
     assert check.policies.returns.shape == (8, 5)

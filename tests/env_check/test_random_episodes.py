@@ -12,7 +12,7 @@ import pytest
 from envs_for_tests import AnySpaces
 from gymnasium import spaces
 
-from fastes.rollout.random_episodes import compared, play_random, random_episode
+from fastes.env_check.random_episodes import compared, play_random, random_episode
 
 
 class Walk(gymnasium.Env[Any, Any]):
@@ -56,7 +56,7 @@ def test_ends_lengths_and_rewards_are_counted() -> None:
 
 def test_time_ends_the_play(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count()  # a second per call: one per step
-    monkeypatch.setattr("fastes.rollout.random_episodes.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("fastes.env_check.random_episodes.time.monotonic", lambda: float(next(clock)))
     played = play_random(Walk(), range(40), 100, 25.0)
     assert played.is_late
     assert played.lengths.tolist() == [10, 10], "the third is left out"
