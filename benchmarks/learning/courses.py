@@ -19,7 +19,7 @@ class Course(NamedTuple):
     trpo, ppo: largest ratio of FastES's wall time to the peer's that `race` aims at.
     episodes: of an evaluation on the way of a race; more where the start of an episode decides more than the policy does.
     against_ppo: steps in a race against PPO where the usual ones ended below PPO's score: runs of their own, over which
-        schedules and starts stretch, within half of PPO's time.
+        schedules and trials stretch, within half of PPO's time.
     """
 
     aim: float
@@ -65,5 +65,5 @@ def reported_timesteps(env: str) -> int:
 
 
 def preset_timesteps(env: str) -> int:
-    """The budget of the environment's preset: its schedules and starts are shares of it."""
+    """The budget of the environment's preset: its schedules and trials are shares of it."""
     return choose_settings(env, {}).total_timesteps

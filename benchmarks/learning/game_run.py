@@ -10,11 +10,14 @@ import numpy as np
 
 from benchmarks.child_process import answer_once
 from benchmarks.learning.runs.training_folder import load, trained
+from benchmarks.learning.runs.training_queue import parsed_flags
 from benchmarks.machine import versions
+from fastes.cli.arguments import parse_env_kwargs
 from fastes.reports.progress_rows import Numbers, read_progress
 from fastes.runs.run_config import PROGRESS
 
 EPISODES = 30
+FRAME_SKIP = 4  # frames that a decision lasts, unless flags say otherwise
 _FIRST_SEED = 20_000  # of games that no training, evaluation or choice between checkpoints has
 
 
@@ -41,6 +44,11 @@ class Score(NamedTuple):
     worst: float
     curve: str
     versions: str
+
+    @property
+    def frames(self) -> float:
+        """Frames of the decisions that were played."""
+        return self.decisions * parse_env_kwargs(parsed_flags(self.flags).env_kwargs or ()).get("frame_skip", FRAME_SKIP)
 
     @property
     def returns(self) -> list[float]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.learning.game_run import EPISODES, Score
 from benchmarks.learning.reports.plots import COLOURS, new_grid, save
@@ -17,7 +18,6 @@ from benchmarks.options import COUNT, check_envs
 from benchmarks.tables import amount, markdown_table
 from fastes.settings.preset_loader import tomllib
 
-_FRAMES = 4  # of a decision, unless flags say otherwise
 _RUN = "benchmarks.learning.game_run"
 _COLUMNS = 3  # of the picture
 _OTHERS = {"ES, 1e9 frames": "es", "A3C, 1 day": "a3c", "SB3's PPO, 40M": "ppo", "random": "random", "human": "human"}
@@ -55,7 +55,7 @@ def table(scores: Iterable[Score], published: Published) -> str:
         others = published.get(game, {})
         median = statistics.median(score.score for score in found)
         hours = statistics.median(score.cpu_seconds for score in found) / 3600.0
-        frames = _FRAMES * statistics.median(score.decisions for score in found)
+        frames = statistics.median(score.frames for score in found)
         ours = [f"{median:,.1f}", f"{min(score.score for score in found):,.1f}", _normalised(median, others)]
         theirs = [f"{others[key]:,.1f}" if key in others else "" for key in _OTHERS.values()]
         lines.append([f"{game} {flags}".strip(), str(len(found)), amount(frames), f"{hours:.2f}", *ours, *theirs])
@@ -63,19 +63,25 @@ def table(scores: Iterable[Score], published: Published) -> str:
     return markdown_table(header, lines)
 
 
-def draw(scores: Iterable[Score], published: Published, path: Path) -> None:
+def draw(scores: Sequence[Score], published: Published, path: Path) -> None:
     """Learning curves: a panel for each game, a line for each training, the paper's ES and random actions as levels."""
+    from matplotlib.lines import Line2D
+
     runs: dict[str, list[Score]] = {game: [] for game in published}
     for score in scores:
         runs.setdefault(score.game, []).append(score)
     shown = {game: found for game, found in runs.items() if found}
+    colours = dict(zip(dict.fromkeys(["", *(score.flags for score in scores)]), itertools.cycle(COLOURS.values())))
     figure, panels = new_grid(shown, _COLUMNS, (3.2, 2.0), 0.8)
     for axes, (game, found) in zip(panels, shown.items(), strict=True):
         for score in found:
-            axes.plot(_FRAMES * score.timesteps / 1e6 * (np.arange(10) + 0.5) / 10, score.returns, color=COLOURS["fastes"])
+            axes.plot(_middles(score) / 1e6, score.returns, color=colours[score.flags])
         for key, style in (("es", "--"), ("random", ":")):
             if key in published.get(game, {}):
                 axes.axhline(published[game][key], color="#000000", linestyle=style, linewidth=1.0)
+    if len(colours) > 1:
+        lines = [Line2D([], [], color=colour) for colour in colours.values()]
+        figure.legend(lines, [flags or "preset" for flags in colours], loc="outside upper center", ncols=2, frameon=False)
     figure.supxlabel("million frames; dashed: the paper's ES after 1000 million; dotted: random actions", fontsize=10)
     figure.supylabel("score", fontsize=10)
     save(figure, path)
@@ -97,6 +103,12 @@ Versions:
 
 {versions}
 """
+
+
+def _middles(score: Score) -> npt.NDArray[np.float64]:
+    """The frames at which the middles of the parts of a curve lie."""
+    parts = len(score.returns)
+    return score.frames * (np.arange(parts) + 0.5) / parts
 
 
 def _normalised(score: float, others: Mapping[str, float]) -> str:

@@ -29,19 +29,19 @@ from fastes.errors import FastESError, frame_outside
 from fastes.system.console import fill_standard_descriptors, fitted, let_go, output_is_the_result, output_lasts, say
 from fastes.system.interrupts import Terminated
 
-_COMMANDS = {
-    "train": run_train,
-    "tune": run_tune,
-    "eval": run_eval,
-    "play": run_play,
-    "runs": run_runs,
-    "info": run_info,
-    "watch": run_watch,
-    "plot": run_plot,
-    "gallery": run_gallery,
-    "replay": run_replay,
-    "check-env": run_check_env,
-    "doctor": run_doctor,
+_COMMANDS = {  # in the order of --help: what adds its arguments, and what runs it
+    "train": (add_train, run_train),
+    "tune": (add_tune, run_tune),
+    "eval": (add_eval, run_eval),
+    "play": (add_play, run_play),
+    "runs": (add_runs, run_runs),
+    "info": (add_info, run_info),
+    "watch": (add_watch, run_watch),
+    "plot": (add_plot, run_plot),
+    "gallery": (add_gallery, run_gallery),
+    "replay": (add_replay, run_replay),
+    "check-env": (add_check_env, run_check_env),
+    "doctor": (add_doctor, run_doctor),
 }
 
 
@@ -73,7 +73,7 @@ def _run(argv: Sequence[str] | None) -> int:
         arguments.typed = sys.argv[1:] if argv is None else list(argv)  # for messages that say what to type instead
         find_modules_here(arguments.env, *getattr(arguments, "wrapper", []))
         with contextlib.nullcontext() if arguments.command in ("train", "tune") else output_is_the_result():
-            return _COMMANDS[arguments.command](arguments)
+            return _COMMANDS[arguments.command][1](arguments)
     except KeyboardInterrupt:
         say("\nstopped at once", file=sys.stderr)
         return INTERRUPTED
@@ -108,18 +108,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="fastes", description="Evolution Strategies for Gymnasium environments.")
     parser.add_argument("--version", action="version", version=f"fastes {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
-    add_train(commands)
-    add_tune(commands)
-    add_eval(commands)
-    add_play(commands)
-    add_runs(commands)
-    add_info(commands)
-    add_watch(commands)
-    add_plot(commands)
-    add_gallery(commands)
-    add_replay(commands)
-    add_check_env(commands)
-    add_doctor(commands)
+    for add, _ in _COMMANDS.values():
+        add(commands)
     return parser
 
 

@@ -1,1 +1,1 @@
-"""What a task is like: check_env plays it at random, again, in C and with new policies, and tells of what is odd."""
+"""Checks of a task before a training: random episodes, the same ones again, in C, and with new policies."""

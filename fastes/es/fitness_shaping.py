@@ -21,8 +21,6 @@ Float64 = npt.NDArray[np.float64]
 # 1/(2 n sigma) sum (s+ - s-) eps
 ShapingFunction = Callable[[Float64], Float64]
 
-_ALL = slice(None)
-
 
 class Shaped(NamedTuple):
     """Shaped returns, and the weights of the gradient scale * sum_j w_j eps_j.
@@ -31,19 +29,15 @@ class Shaped(NamedTuple):
         shaped: float64 (num_pairs, 2), zero for pairs that do not count, and of mean zero over those that do.
         weights: float32 (num_pairs,), the shaped return of the plus side minus that of the minus side.
         scale: Factor of the sum.
-        kept: Index of the pairs that count, in ascending order.
+        num_kept: Number of pairs that count.
         num_nonfinite: Number of returns that are not finite.
     """
 
     shaped: Float64
     weights: Float32
     scale: float
-    kept: npt.NDArray[np.int64] | slice
+    num_kept: int
     num_nonfinite: int = 0
-
-    @property
-    def num_kept(self) -> int:
-        return len(self.weights[self.kept])
 
 
 def shape_returns(returns: Float64, sigma: float, shaping: str | ShapingFunction, top_fraction: float = 1.0) -> Shaped:
@@ -69,7 +63,6 @@ def shape_returns(returns: Float64, sigma: float, shaping: str | ShapingFunction
         )
     rule = rule_of(shaping)
     kept = num_kept(len(returns), top_fraction)
-    top: npt.NDArray[np.int64] | slice = _ALL
     finite = returns if num_usable == returns.size else np.where(usable, returns, returns[usable].min())
     if kept == len(returns):
         shaped = rule.shape(returns, finite)
@@ -79,7 +72,7 @@ def shape_returns(returns: Float64, sigma: float, shaping: str | ShapingFunction
         shaped[top] = rule.shape(returns[top], finite[top])
     scale = 1.0 / kept if rule.sigma_in_step else 1.0 / (2 * kept * sigma)
     weights = (shaped[:, 0] - shaped[:, 1]).astype(np.float32)
-    return Shaped(shaped, weights, scale, top, returns.size - num_usable)
+    return Shaped(shaped, weights, scale, kept, returns.size - num_usable)
 
 
 def num_kept(num_pairs: int, top_fraction: float) -> int:

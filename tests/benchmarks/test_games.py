@@ -39,6 +39,13 @@ def test_the_table_has_medians_the_worst_seed_and_the_share_of_a_human() -> None
     assert lines[1][7:] == ["49.8", "33.7", "", "0.1", "12.1"]
 
 
+def test_frames_are_those_of_the_flags() -> None:
+    flags = "--sigma 0.03 --env-kwargs obs_type=ram frame_skip=2"
+    assert [score("Pong", 0, 1.0, its).frames for its in ("", flags)] == [1_000_000, 500_000]
+    line = games.table([score("Pong", 0, 1.0, flags)], games.read_published()).splitlines()[2]
+    assert [cell.strip() for cell in line.split("|")[1:4]] == [f"Pong {flags}", "1", "0.5M"]
+
+
 def test_only_what_has_no_line_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, started = tmp_path / "scores.csv", list[tuple[Any, ...]]()
     for line in (score("Pong", 0, 1.0), score("Boxing", 1, 1.0, "--sigma 0.03"), score("Boxing", 0, 1.0, timesteps=500)):

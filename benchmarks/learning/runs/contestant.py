@@ -53,11 +53,11 @@ def run_fastes(task: Task, cores: int, clock: Clock, write: Write) -> None:
     clock.start()
     preset = preset_for(task.env) or PLAIN
     with FastES(task.env, preset=preset, n_workers=cores, seed=task.seed, target_return="none") as model:
-        settings = fingerprint(model.settings)  # of several starts the best one's take their place
+        settings = fingerprint(model.settings)  # of several trials the best one's take their place
         acting = Acting(model)
         watch = Watch(task, clock, acting.act, write, acting.begin)
         if watch.check(0):
-            model.learn(task.budget.steps or 10**15, Follow(watch))  # starts are parts of it, as far as it is known
+            model.learn(task.budget.steps or 10**15, Follow(watch))  # trials are parts of it, as far as it is known
         source = f"preset {preset}"
         source += f", sees observations {model.settings.obs_columns} alone" if model.settings.obs_columns != ALL else ""
         note = f"{source} ({settings}); {cores} workers"
