@@ -571,6 +571,18 @@ def _about_returns(
             f"all {of_policies.size} episodes of random policies returned {number_in_words(of_policies.flat[0])}, and those "
             f"of random actions did not. {how_to_explore}",
         )
+    elif policies is not None and len(policies.returns) > 1 and _are_alike(policies):
+        both = min(number, policies.returns.shape[1])  # they play the same seeds
+        if np.array_equal(played.returns[:both], policies.returns[0, :both]):
+            yield Finding(
+                WARNING,
+                f"random actions and {len(policies.returns)} random policies have the same return on each of {both} seeds: "
+                "actions change nothing. See whether step uses its action",
+            )
+        else:
+            yield Finding(
+                WARNING, f"{len(policies.returns)} random policies have the same return on each seed. {how_to_explore}"
+            )
     elif policies is not None and not is_tuned and math.isfinite(policies.noise) and policies.noise > _NOISY * policies.spread:
         yield Finding(
             WARNING,

@@ -185,6 +185,23 @@ class Varied(Explorable):
         return float(self.steps == 20 and self.changes > 0)
 
 
+class Deaf(Push):
+    def step(self, action: Any) -> Any:
+        return super().step(0.0)
+
+
+class VariedFromAnywhere(Varied):
+    """The same, on top of what the seed gives."""
+
+    def reward(self) -> Any:
+        return super().reward() + self.first
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        found = super().reset(seed=seed)
+        self.first = self.at
+        return found
+
+
 class OnceBlind(Push):
     """One observation of each episode has a NaN."""
 
@@ -223,6 +240,19 @@ WARNED = {
     "over at once": (OverAtOnce, {}, ("after their first step, though the limit is 20", "terminated")),
     "flat": (Flat, {}, ("all 10 random episodes, and all 40 of random policies, returned -5: nothing to climb. Rewards for",)),
     "noise": (Lottery, {}, ("depend more on the seed", "episodes_per_candidate")),
+    "actions without effect": (
+        Deaf,
+        {},
+        (
+            "random actions and 8 random policies have the same return on each of 5 seeds: actions change nothing",
+            "uses its action",
+        ),
+    ),
+    "policies that act alike": (
+        VariedFromAnywhere,
+        {},
+        ("8 random policies have the same return on each seed. sample_actions=True",),
+    ),
     "choices": (Choices, {}, ("nothing to climb. sample_actions=True",)),
     "found by chance": (
         Explorable,
