@@ -196,7 +196,7 @@ cdef class Actor(ActorMemory):
         return array
 
     def act(self, obs):
-        """The action for one observation of the space's shape: an np.int64 for Discrete, else a new array of the space."""
+        """The action for one observation of the space's shape: a number of NumPy for Discrete, else a new array of the space."""
         cdef fastes_obs_dtype obs_dtype
         cdef cnp.ndarray array = self.as_input(obs, &obs_dtype)
         cdef void *data = cnp.PyArray_DATA(array)
@@ -215,7 +215,8 @@ cdef class Actor(ActorMemory):
 
     cdef scalar(self):
         """The action for Discrete as `action_space.sample()` gives it: a number of NumPy, and no int of Python."""
-        return PyArray_Scalar(&self.scratch_action[0], INT64, None)
+        action = PyArray_Scalar(&self.scratch_action[0], INT64, None)
+        return action if self.cast is None else self.cast.type(action)
 
     def observe(self, obs):
         """The first half of `act`: an observation normalised, counted, and a step.

@@ -193,6 +193,35 @@ def test_a_policy_alone_is_met_with_the_one_that_is_meant() -> None:
 
 
 @pytest.mark.parametrize(
+    ("by_place", "named"),
+    [
+        (("CartPole-v1", "MlpPolicy"), {}),
+        (("MlpPolicy", "CartPole-v1"), {}),
+        (("MlpPolicy",), {"env": "CartPole-v1"}),
+        (("CartPole-v1",), {"policy": "MlpPolicy"}),
+        ((), {"env": "CartPole-v1", "policy": "MlpPolicy"}),
+    ],
+)
+def test_environment_and_policy_have_any_order(by_place: tuple[str, ...], named: dict[str, str]) -> None:
+    with FastES(*by_place, n_workers=0, **named) as model:  # type: ignore[arg-type]
+        assert (model.source.name, model.settings.policy) == ("CartPole-v1", "MlpPolicy")
+
+
+@pytest.mark.parametrize(
+    ("by_place", "named", "said"),
+    [
+        ((), {}, r"FastES got no environment: use FastES\(env\)"),
+        ((), {"policy": "MlpPolicy"}, "FastES got no environment"),
+        (("MlpPolicy",), {}, "'MlpPolicy'.* names a policy but no environment"),
+        (("MlpPolicy", "CartPole-v1"), {"env": "Toy-v0"}, "FastES got 'CartPole-v1' beside an environment and a policy"),
+    ],
+)
+def test_an_environment_too_few_or_many_is_told(by_place: tuple[str, ...], named: dict[str, str], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        FastES(*by_place, n_workers=0, **named)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("policy", "kwargs", "said"),
     [
         ("MlpLtsmPolicy", {}, r"for any other network; did you mean 'MlpLstmPolicy' or 'MlpPolicy'"),

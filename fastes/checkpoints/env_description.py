@@ -18,8 +18,7 @@ from fastes.envs.given.changes import shortened
 from fastes.envs.import_hook import ATARI, is_atari, register_atari
 from fastes.envs.likeness import described, same
 from fastes.envs.native.native_env import in_library, is_native, native_id, native_spec
-from fastes.envs.source import EnvSource, make_env_source
-from fastes.envs.worker_imports import portable
+from fastes.envs.source import EnvSource, make_env_source, source_of_registered
 from fastes.errors import EnvironmentUnavailable
 
 
@@ -80,7 +79,7 @@ def reason_for_none(source: EnvSource) -> str:
         return f"it was the vector environment {source.vector_env}"
     if source.changes is not None:
         return f"{shortened(source.changes.names)} had been set in the object that was given, {source.name!r}"
-    if source.wrappers:
+    if source.wrappers and not source.rebuilds:
         return f"{WRAPPERS} {', '.join(wrapper.name for wrapper in source.wrappers)} were around {source.name!r}"
     if in_library(source.spec):
         return f"it was in a library, {source.name!r}, and a checkpoint never loads a library"
@@ -161,7 +160,7 @@ def from_json(data: Mapping[str, Any] | None, kept_out: str = "") -> EnvSource:
         )
     if env_id == ATARI:
         return make_env_source(env_id, kwargs)
-    return EnvSource(env_id, portable(gymnasium.registry[env_id]), None, kwargs)
+    return source_of_registered(env_id, gymnasium.registry[env_id], kwargs)
 
 
 def check_nothing_lost(data: Mapping[str, Any], given: Mapping[str, Any]) -> None:

@@ -250,8 +250,9 @@ def _is_opaque(thing: Any) -> bool:
 
 
 def draws(thing: Any) -> bool:
-    """Return whether an object belongs to a window or a screen."""
-    return _module(thing).startswith(_DRAWING)
+    """Return whether an object, or each in a container, belongs to a window or a screen."""
+    parts = (thing.values() if type(thing) is dict else thing) if type(thing) in (list, tuple, dict) else [thing]
+    return bool(parts) and all(_module(part).startswith(_DRAWING) for part in parts)
 
 
 def _is_tensor(thing: Any) -> bool:

@@ -27,8 +27,7 @@ class NamedWrapping(Wrapping):
         try:
             return super().around(env)
         except Exception as error:
-            named = f"{self.kind.__module__}:{self.name}"
-            raise ValueError(f"wrapper {named!r} cannot go around {env}: it raises {summary_of(error)}") from error
+            raise ValueError(f"wrapper {self.entry_point!r} cannot go around {env}: it raises {summary_of(error)}") from error
 
 
 def make_wrapped_source(env: str, kwargs: Mapping[str, Any], names: Sequence[str]) -> EnvSource:

@@ -32,11 +32,23 @@ from fastes.envs.as_registered import (
 from fastes.envs.atari.options import is_ale_env, is_our_game, of_game, preset_id
 from fastes.envs.closing import close_env, closed_after
 from fastes.envs.factories import Copies, made_by, parts_held_by, takes_worker_index
-from fastes.envs.given.changes import CannotCarry, Changes, changes_of
+from fastes.envs.given.changes import CannotCarry, Changes, changes_of, undisturbed
 from fastes.envs.given.later_changes import WatchedEnv
-from fastes.envs.given.rebuild import Wrapping, as_code, check_same, number_videos, own, taken_apart, unwatched, without_monitor
+from fastes.envs.given.rebuild import (
+    Wrapping,
+    as_code,
+    check_same,
+    number_videos,
+    own,
+    registered_wrappings,
+    taken_apart,
+    unwatched,
+    without_monitor,
+    without_wrappers,
+)
 from fastes.envs.import_hook import ATARI, register_atari, register_envs
 from fastes.envs.layers import layers
+from fastes.envs.likeness import same
 from fastes.envs.mujoco_messages import listen_to_mujoco, mujoco_listened_to
 from fastes.envs.native.native_env import checksum_of, expect, in_library, is_native, library_of, native_spec
 from fastes.envs.vector.gymnasium_vector_env import GymnasiumVectorEnv
@@ -49,6 +61,8 @@ from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import handlers_kept
 
 register_envs()  # again, for a process whose import hooks keep ours from seeing Gymnasium
+
+_FRAMES = "rgb_array"  # the render mode of pictures
 
 Env = gymnasium.Env[Any, Any]
 Pair = tuple[gymnasium.Space[Any], gymnasium.Space[Any]]  # of observations, of actions
@@ -199,10 +213,21 @@ class EnvSource:
         """Return the id by which presets know the environment. space: of its observations."""
         return preset_id(self.name, self.spec, space)
 
+    @functools.cached_property
+    def _added(self) -> tuple[Wrapping, ...]:
+        """The wrappers that the environment's id does not bring itself."""
+        known = None if self.spec is None else gymnasium.registry.get(self.spec.id)
+        brought = [(each.entry_point, each.kwargs) for each in known.additional_wrappers] if known is not None else []
+        first = self.wrappers[: len(brought)]
+        are_alike = len(first) == len(brought) and all(
+            same((each.entry_point, each.kwargs), other) for each, other in zip(first, brought, strict=True)
+        )
+        return self.wrappers[len(brought) :] if are_alike else self.wrappers
+
     @property
     def rebuilds(self) -> bool:
         """Whether `spec` alone says how to build one."""
-        if self.spec is None or self.spec.additional_wrappers or self.wrappers or self.changes is not None:
+        if self.spec is None or self.spec.additional_wrappers or self._added or self.changes is not None:
             return False
         if gymnasium.registry.get(self.spec.id) is None:
             return False
@@ -217,7 +242,7 @@ class EnvSource:
         if self.spec is None:
             return ()
         within = [kind for kind in self._within() if kind not in (TimeLimit, "TimeLimit")]  # its limit is the spec's
-        around = [wrapper.kind for wrapper in self.wrappers if not is_registered_limit(self.spec, wrapper.kind, wrapper.kwargs)]
+        around = [wrapper.kind for wrapper in self._added if not is_registered_limit(self.spec, wrapper.kind, wrapper.kwargs)]
         differ = () if self.vector_env is None or self.vector_env.alike else ("environments that differ",)
         set_since = () if self.changes is None else tuple(f"{name} set in the object" for name in self.changes.names)
         options = changed_options(self.spec, self.make_kwargs)
@@ -236,7 +261,7 @@ class EnvSource:
             return None
         if self.vector_env is not None and (self.vector_env.changes_rewards or not self.vector_env.alike):
             return None
-        kinds = (*(wrapper.kind for wrapper in self.wrappers), *self._within())
+        kinds = (*(wrapper.kind for wrapper in self._added), *self._within())
         if any(map(may_change_rewards, kinds)) or has_another_goal(self.spec, self.make_kwargs):
             return None
         return self.spec.reward_threshold
@@ -369,16 +394,22 @@ def _source_of_id(env_id: str, kwargs: dict[str, Any]) -> EnvSource:
     if spec.id == ATARI or is_our_game(spec, kwargs):
         name, spec, kwargs = of_game(spec, kwargs)
         return EnvSource(name, spec, None, kwargs)
-    return EnvSource(env_id, portable(spec), None, kwargs)
+    return source_of_registered(env_id, spec, kwargs)
+
+
+def source_of_registered(name: str, spec: EnvSpec, kwargs: Mapping[str, Any]) -> EnvSource:
+    """Return the source of environments as an id was registered, whose wrappers workers get as classes, not as names."""
+    wrappers = registered_wrappings(spec)
+    return EnvSource(name, portable(without_wrappers(spec) if wrappers else spec), None, kwargs, wrappers)
 
 
 def _source_of_spec(spec: EnvSpec, kwargs: dict[str, Any]) -> EnvSource:
     spec = copy.deepcopy(spec)
-    spec.kwargs.pop("render_mode", None)  # as of an Env
+    mode = spec.kwargs.pop("render_mode", None)
     if not spec.additional_wrappers:
-        return EnvSource(spec.id, portable(spec), None, kwargs)
+        return _drawing_if_needed(EnvSource(spec.id, portable(spec), None, {}), mode, kwargs)
     try:
-        env = _make(spec, {})
+        env = _make(spec, {"render_mode": mode} if mode == _FRAMES else {})
     except EnvironmentUnavailable:
         raise
     except Exception as error:
@@ -401,11 +432,33 @@ def _source_of_inner(env: Env, kwargs: dict[str, Any]) -> EnvSource:
         return _source_of_copies(env, kwargs)
     try:
         spec, wrappers = taken_apart(env)
-        source = EnvSource(spec.id, portable(spec), None, {}, wrappers)
+        source = _drawing_if_needed(EnvSource(spec.id, portable(spec), None, {}, wrappers), env.render_mode, {})
         changes = changes_of(env, lambda number: closed_after(_like(env, source, number)))
     except Exception as error:
         return _copied_instead(env, kwargs, error)
-    return replace(source, make_kwargs=kwargs, changes=changes)
+    return replace(source, make_kwargs={**source.make_kwargs, **kwargs}, changes=changes)
+
+
+def _drawing_if_needed(source: EnvSource, mode: str | None, kwargs: dict[str, Any]) -> EnvSource:
+    """Return a source with these arguments for gymnasium.make, and with the render mode if its environments observe frames.
+
+    Others draw nothing, which takes time.
+
+    Args:
+        source: A source without arguments.
+        mode: The mode in which the user's environment draws.
+        kwargs: The arguments.
+    """
+    needed = {"render_mode": mode} if mode == _FRAMES and _observes_frames(source) else {}
+    return replace(source, make_kwargs={**needed, **kwargs})
+
+
+def _observes_frames(source: EnvSource) -> bool:
+    """Return whether an environment cannot be built without a render mode, or then observes something else."""
+    is_whole = False
+    with undisturbed(), closed_after(source()) as env:
+        is_whole = env.observation_space.contains(env.reset(seed=0)[0])
+    return not is_whole
 
 
 def _like(given: Env, source: EnvSource, number: int) -> Env:
@@ -413,7 +466,7 @@ def _like(given: Env, source: EnvSource, number: int) -> Env:
 
     Raises ValueError if it differs visibly.
     """
-    drawn = {"render_mode": "rgb_array"} if getattr(given, "render_mode", None) == "rgb_array" else {}
+    drawn = {"render_mode": _FRAMES} if getattr(given, "render_mode", None) == _FRAMES else {}
     built = source(number, **drawn)
     try:
         check_same(given, built)

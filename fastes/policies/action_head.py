@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +64,10 @@ class ActionHead:
     start: tuple[int, ...] = ()
     cast: str = ""
 
+    def fits(self, other: ActionHead | None) -> bool:
+        """Return whether actions of another head are of the same space. Older files have no dtype of a Discrete."""
+        return other is not None and self == (replace(other, cast=self.cast) if self.scalar and not self.cast else other)
+
     @property
     def noise(self) -> str:
         """The setting by which training actions of this kind vary, '' if none does."""
@@ -86,7 +90,7 @@ class ActionHead:
 
     @property
     def scalar(self) -> bool:
-        """Whether an action is a plain int (Discrete)."""
+        """Whether an action is a single number (Discrete)."""
         return self.kind == "categorical" and self.shape == ()
 
 
@@ -123,12 +127,12 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
         return _box_head(space, mapping, num_bins)
     if isinstance(space, spaces.Discrete):
         n = int(space.n)
-        return ActionHead("categorical", "int64", (), 1, n, nvec=(n,), start=(int(space.start),))
+        return ActionHead("categorical", "int64", (), 1, n, nvec=(n,), start=(int(space.start),), cast=_cast(space))
     if isinstance(space, spaces.MultiDiscrete):
         nvec = tuple(int(n) for n in np.ravel(space.nvec))
         start = tuple(int(s) for s in np.ravel(space.start))
-        cast = "" if space.dtype == np.int64 else np.dtype(space.dtype).name
-        return ActionHead("categorical", "int64", space.nvec.shape, len(nvec), sum(nvec), nvec=nvec, start=start, cast=cast)
+        shape = space.nvec.shape
+        return ActionHead("categorical", "int64", shape, len(nvec), sum(nvec), nvec=nvec, start=start, cast=_cast(space))
     if isinstance(space, spaces.MultiBinary):
         shape = tuple(int(n) for n in space.shape)
         size = int(np.prod(shape))
@@ -137,6 +141,10 @@ def make_action_head(space: spaces.Space[object], mapping: str = "clip", num_bin
         f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary. "
         "Wrap the environment (gymnasium.ActionWrapper) so that its actions are one of these"
     )
+
+
+def _cast(space: spaces.Discrete | spaces.MultiDiscrete) -> str:
+    return "" if space.dtype == np.int64 else np.dtype(space.dtype).name
 
 
 def check_mapping(name: str, mapping: object) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 import gymnasium
+import numpy as np
 
 from fastes.envs.closing import close_env
 from fastes.envs.layers import layers
@@ -54,8 +55,9 @@ class EnvCall(NamedTuple):
         """Return the call for a checkpoint. If an argument is not a plain JSON value, only the call's text is stored."""
         if self.kind not in _WITHOUT_ARGUMENTS:
             args, kwargs = self.given()
-            if all(map(_is_plain, (*args, *kwargs.values()))):
-                return {"kind": self.kind, "name": self.name, "args": list(args), "kwargs": kwargs}
+            written = [_in_python(list(args)), _in_python(kwargs)]
+            if all(map(_is_plain, written)):
+                return {"kind": self.kind, "name": self.name, "args": written[0], "kwargs": written[1]}
             return {"kind": LEFT_OUT, "name": self.in_words(), "args": [], "kwargs": {}}
         return {"kind": self.kind, "name": self.name, "args": [], "kwargs": {}}
 
@@ -88,6 +90,17 @@ LEAVE_C = EnvCall(IN_PYTHON, IN_PYTHON, cloudpickle.dumps(((), {})))
 
 def _are_options(value: object) -> bool:
     return value is None or isinstance(value, dict)
+
+
+def _in_python(value: Any) -> Any:
+    """Return a value with Python's numbers in place of those of NumPy that calculate as they do."""
+    if type(value) in (np.float64, np.int64, np.bool_):
+        return value.item()
+    if type(value) is list:
+        return [_in_python(each) for each in value]
+    if type(value) is dict:
+        return {key: _in_python(each) for key, each in value.items()}
+    return value
 
 
 def _is_plain(value: Any) -> bool:

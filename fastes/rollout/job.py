@@ -195,7 +195,7 @@ def _fits(policy: AnySpec, found: Pair) -> bool:
         return True
     mapping = head.kind if head.kind in BOX_MAPPINGS else "clip"
     try:
-        return make_action_head(found[1], mapping, head.num_bins or 10) == head
+        return head.fits(make_action_head(found[1], mapping, head.num_bins or 10))
     except ValueError:
         return False
 

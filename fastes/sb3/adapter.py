@@ -20,7 +20,7 @@ from fastes.agent import Agent, CallbackArgument
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument, EnvSource
-from fastes.errors import check_int, check_name, level_outside, suggest
+from fastes.errors import check_int, check_name, level_outside, shown, suggest
 from fastes.es.schedules import make_schedule
 from fastes.models.checkpointing import print_versions, read_parts, versions
 from fastes.models.model_copy import Copied
@@ -105,7 +105,7 @@ class FastES(Agent):
             worker's index that returns an Env, or a vector environment (SB3's VecEnv, gymnasium.vector), which is used itself.
         policy: 'MlpPolicy', 'LinearPolicy', 'CnnPolicy', 'MultiInputPolicy', 'MlpLstmPolicy', 'CnnLstmPolicy',
             'MultiInputLstmPolicy', a TorchPolicy or a CallablePolicy; None for the policy of the settings. SB3's order,
-            FastES(policy, env), works, too.
+            FastES(policy, env), works, too, and either can be named.
         learning_rate: The setting of that name, at SB3's position.
         preset: 'auto' for the environment's tuned settings, or a race of recipes if it has none, which the best one wins; None
             for one plain recipe; or the name or TOML file of the settings to start from.
@@ -144,10 +144,13 @@ class FastES(Agent):
 
     def __init__(
         self,
-        env: EnvArgument | CustomPolicy,
-        policy: str | CustomPolicy | EnvArgument | None = None,
+        env_or_policy: EnvArgument | CustomPolicy | None = None,
+        policy_or_env: str | CustomPolicy | EnvArgument | None = None,
+        /,
         learning_rate: Any = None,
         *,
+        env: EnvArgument | None = None,
+        policy: str | CustomPolicy | None = None,
         preset: str | os.PathLike[str] | None = AUTO,
         n_workers: int | None = None,
         cluster: str | None = None,
@@ -160,7 +163,7 @@ class FastES(Agent):
         info_keywords: Iterable[str] = (),
         **settings: Unpack[SettingsDict],
     ) -> None:
-        given, wanted = env_and_policy(env, policy)
+        given, wanted = env_and_policy(env_or_policy, policy_or_env, env, policy)
         _check_tensorboard_log(tensorboard_log)
         check_device(device)
         window = check_int("stats_window_size", stats_window_size, 1)
@@ -708,8 +711,27 @@ class _Rows(Callback):
         model.dump_logs(self._iterations)
 
 
-def env_and_policy(env: Any, policy: Any) -> tuple[Any, Any]:
-    """Return the environment and the policy (or None) of two arguments in either order."""
+def env_and_policy(first: Any, second: Any, env: Any = None, policy: Any = None) -> tuple[Any, Any]:
+    """Return the environment and the policy (or None).
+
+    Args:
+        first, second: The two in either order, or the one that is not named.
+        env, policy: The named ones.
+
+    Raises:
+        TypeError: There is no environment, or something is there twice.
+    """
+    by_place = [each for each in (first, second) if each is not None]
+    if env is None and policy is None:
+        env, policy, by_place = first, second, []
+    elif policy is None and by_place:
+        policy = by_place.pop(0)
+    elif env is None and by_place:
+        env = by_place.pop(0)
+    if by_place:
+        raise TypeError(f"FastES got {shown(by_place[0])} beside an environment and a policy: use FastES(env, policy)")
+    if env is None:
+        raise TypeError("FastES got no environment: use FastES(env), such as FastES('CartPole-v1')")
     if isinstance(env, CustomPolicy) or (isinstance(env, str) and _means_policy(env)):
         if policy is None:
             hint = suggest(env, POLICIES) if isinstance(env, str) and env not in POLICIES else ""

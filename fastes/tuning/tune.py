@@ -201,7 +201,7 @@ def tune(
     about = {
         "env": search.env,
         "arguments": _arguments_in_words(dict(search.source.make_kwargs)),
-        "wrappers": [f"{wrapper.kind.__module__}:{wrapper.name}" for wrapper in search.source.wrappers],
+        "wrappers": [wrapper.entry_point for wrapper in search.source.wrappers],
         "policy": search.space.fixed.get("policy", ""),
         "total_timesteps": search.timesteps,
         "n_seeds": n_seeds,

@@ -210,6 +210,16 @@ def test_an_object_that_was_only_played_is_rebuilt_from_its_id(tmp_path: Path) -
         assert make_env_source(env).changes is None
 
 
+def test_pictures_that_were_loaded_to_draw_are_no_change() -> None:
+    pytest.importorskip("pygame")
+    env = gymnasium.make("FrozenLake-v1", render_mode="rgb_array")
+    env.reset()
+    env.render()
+    assert make_env_source(env).changes is None
+    env.unwrapped.custom = [np.zeros(2), 3]  # type: ignore[attr-defined]
+    assert make_env_source(env).changes is not None
+
+
 def test_comparing_films_nothing(tmp_path: Path) -> None:
     """The videos that are there are the user's."""
     pytest.importorskip("moviepy")

@@ -300,6 +300,104 @@ def test_nothing_is_rendered_in_workers(given: str) -> None:
     assert env.spec.kwargs["render_mode"] == "rgb_array"
 
 
+class Drawn(gymnasium.Env[Any, Any]):
+    """Four steps, and a picture of how many there were."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012
+    observation_space: Any = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    action_space: Any = spaces.Discrete(2)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode, self.steps = render_mode, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.steps = 0
+        return self.render(), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return self.render(), float(action), self.steps == 4, False, {}
+
+    def render(self) -> Any:
+        return None if self.render_mode is None else np.full((8, 8, 3), 10 * self.steps, np.uint8)
+
+
+class Plain(Drawn):
+    observation_space: Any = spaces.Box(0.0, 4.0, (1,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset()
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        return np.full(1, self.steps + 1, np.float32), *super().step(action)[1:]
+
+
+@pytest.fixture
+def drawn() -> Iterator[None]:
+    gymnasium.register("Drawn-v0", Drawn, max_episode_steps=9)
+    gymnasium.register("Plain-v0", Plain, max_episode_steps=9)
+    yield
+    del gymnasium.registry["Drawn-v0"], gymnasium.registry["Plain-v0"]
+
+
+@pytest.mark.parametrize("given", ["object", "spec"])
+@pytest.mark.parametrize("way", ["by a wrapper", "by itself"])
+def test_frames_that_are_observed_are_drawn_in_workers(drawn: None, way: str, given: str, tmp_path: Path) -> None:
+    if way == "by itself":
+        env = gymnasium.make("Drawn-v0", render_mode="rgb_array")
+    else:
+        env = wrappers.AddRenderObservation(gymnasium.make("Plain-v0", render_mode="rgb_array"))
+    with FastES(env if given == "object" else env.spec, preset="default", n_workers=1, **SETTINGS) as model:
+        assert model.policy_spec.obs_shape in ((8, 8, 3), (192,))
+        assert {record.episode_length for record in learn(model, 1)} == {4.0}
+        model.save(tmp_path / "m")
+    if way == "by itself":
+        with FastES.load(tmp_path / "m", n_workers=0) as model:
+            assert set(model.evaluate(1).lengths) == {4}
+    plain = make_env_source(gymnasium.make("Plain-v0", render_mode="rgb_array"))
+    assert plain().render_mode is None, "drawing costs time"
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_an_id_may_bring_wrappers_of_a_script(n_workers: int, tmp_path: Path) -> None:
+    code = """
+    import gymnasium, sys
+    from gymnasium.utils import RecordConstructorArgs
+    from fastes import FastES
+
+    class Twice(gymnasium.RewardWrapper, RecordConstructorArgs):
+        def __init__(self, env, factor):
+            RecordConstructorArgs.__init__(self, factor=factor)
+            super().__init__(env)
+            self.factor = factor
+
+        def reward(self, reward):
+            return self.factor * reward
+
+    if __name__ == "__main__":
+        own = gymnasium.spec("CartPole-v1").entry_point
+        twice = (Twice.wrapper_spec(factor=2),)
+        gymnasium.register("Own-v0", own, max_episode_steps=4, reward_threshold=8.0, additional_wrappers=twice)
+        with FastES("Own-v0", n_workers=N_WORKERS, seed=0, target_episodes=2) as model:
+            model.learn(100)
+            assert model.evaluate(1).mean == 8.0 and model.solved, "its reward_threshold is a target"
+            model.save("m")
+        with FastES.load("m", n_workers=N_WORKERS) as model:
+            assert model.evaluate(1).mean == 8.0
+        with FastES(Twice(gymnasium.make("Own-v0"), factor=2), n_workers=N_WORKERS, seed=0) as model:
+            assert model.evaluate(1).mean == 16.0
+            model.save("m")
+        try:
+            FastES.load("m", n_workers=0).evaluate(1)
+        except ValueError as error:
+            print(error)
+    """
+    done = run_script(code.replace("N_WORKERS", str(n_workers)), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the wrappers Twice, Twice were around 'Own-v0'" in done.stdout
+
+
 def test_what_draws_for_people_stays_here() -> None:
     env = wrappers.ClipAction(wrappers.HumanRendering(wrappers.ClipAction(pendulum(render_mode="rgb_array"))))
     env.unwrapped.g = GRAVITY

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn_spaces import DISCRETE_HAS_DTYPE
 from envs_for_tests import AnySpaces, Toy
 from gymnasium import spaces
 from training import assert_same_state, learn, train
@@ -46,6 +47,7 @@ CHOICES: dict[str, Any] = {
     "Discrete of one": spaces.Discrete(1),
     "Discrete from 5": spaces.Discrete(3, start=5),
     "Discrete from -5": spaces.Discrete(3, start=-5),
+    **({"Discrete int32": spaces.Discrete(4, dtype=np.int32)} if DISCRETE_HAS_DTYPE else {}),  # type: ignore[call-arg,unused-ignore]
     "MultiDiscrete": spaces.MultiDiscrete([3, 1, 4]),
     "MultiDiscrete with starts": spaces.MultiDiscrete([3, 4], start=[2, -5]),
     "MultiDiscrete of two dimensions": spaces.MultiDiscrete([[3, 4], [2, 2]]),

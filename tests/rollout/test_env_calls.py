@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 import pytest
 from calls_on_envs import CALLS, SETTINGS, Curriculum, Levels, Wrapped, make
+from faults import caught_warnings
 from training import Result, assert_same, assert_same_state, without_times
 
 from fastes import CheckpointError, FastES, WorkerError
@@ -128,6 +129,19 @@ def test_what_a_file_cannot_hold_is_said_and_a_copy_has_it(tmp_path: Path) -> No
         with loaded:
             assert loaded.env.unwrapped.level == 3
             assert loaded.env.unwrapped.weights.tolist() == [0.0, 0.0]
+
+
+def test_numbers_of_numpy_are_kept_if_they_calculate_as_those_of_python(tmp_path: Path) -> None:
+    kept = [np.float64(2.5), np.int64(3), np.bool_(True), [np.float64(1.0)], {"a": np.int64(1)}]
+    for value in (*kept, np.float32(2.5)):
+        with FastES(make, n_workers=0, **SETTINGS) as model:
+            model.get_env().set_attr("level", value)
+            model.save(tmp_path / "model")
+        with caught_warnings() as messages, FastES.load(tmp_path / "model", make, 0) as loaded:
+            level = loaded.env.unwrapped.level
+        is_left_out = type(value) is np.float32
+        assert bool(messages) == is_left_out
+        assert is_left_out or level == value
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordVideo, TimeLimit
 
@@ -31,6 +31,11 @@ class Wrapping(NamedTuple):
     def around(self, env: Env) -> Env:
         """Return the environment in this wrapper."""
         return self.kind(env, **own(self.kwargs))
+
+    @property
+    def entry_point(self) -> str:
+        """Name of the class with its module, as a spec has it."""
+        return f"{self.kind.__module__}:{self.name}"
 
     @property
     def name(self) -> str:
@@ -72,6 +77,22 @@ def taken_apart(env: Env) -> tuple[EnvSpec, tuple[Wrapping, ...]]:
     spec.max_episode_steps, spec.additional_wrappers = min(limits, default=None), ()
     spec.kwargs.pop("render_mode", None)  # workers show nothing
     return spec, tuple(_wrapping(wrapper) for wrapper in reversed(around))
+
+
+def registered_wrappings(spec: EnvSpec) -> tuple[Wrapping, ...]:
+    """Return the wrappers that an id was registered with; () if one does not record its arguments, which Gymnasium says."""
+    specs = spec.additional_wrappers
+    if any(each.kwargs is None for each in specs):
+        return ()
+    kinds: list[Any] = [load_env_creator(each.entry_point) for each in specs]
+    return tuple(Wrapping(kind, dict(each.kwargs or {})) for kind, each in zip(kinds, specs, strict=True))
+
+
+def without_wrappers(spec: EnvSpec) -> EnvSpec:
+    """Return a copy of a spec that makes the environment inside its wrappers."""
+    bare = copy.deepcopy(spec)
+    bare.additional_wrappers = ()
+    return bare
 
 
 def _wrapping(wrapper: Env) -> Wrapping:
