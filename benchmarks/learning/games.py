@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -44,21 +45,32 @@ def run(games: Sequence[str], flags: str, seeds: Sequence[int], timesteps: int, 
     return failures
 
 
-def table(scores: Iterable[Score], published: Published) -> str:
-    """A line for each game, flags and budget: medians over seeds, the worst seed, and what others reach."""
-    groups: dict[tuple[str, str, int], list[Score]] = {}
+def tables(scores: Iterable[Score], published: Published) -> str:
+    """A table for each set of flags, below the command that has them."""
+    groups: dict[str, list[Score]] = {}
     for score in scores:
-        groups.setdefault((score.game, score.flags, score.timesteps), []).append(score)
+        groups.setdefault(score.flags, []).append(score)
+    return "\n\n".join(
+        f"`{f'fastes train ALE/<game>-v5 {flags}'.strip()}`:\n\n{table(found, published)}"
+        for flags, found in sorted(groups.items())
+    )
+
+
+def table(scores: Iterable[Score], published: Published) -> str:
+    """A line for each game and budget: medians over seeds, the worst seed, and what others reach."""
+    groups: dict[tuple[str, int], list[Score]] = {}
+    for score in scores:
+        groups.setdefault((score.game, score.timesteps), []).append(score)
     order = {game: number for number, game in enumerate(published)}
     lines = []
-    for (game, flags, _), found in sorted(groups.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0])):
+    for (game, _), found in sorted(groups.items(), key=lambda item: (order.get(item[0][0], len(order)), item[0])):
         others = published.get(game, {})
         median = statistics.median(score.score for score in found)
         hours = statistics.median(score.cpu_seconds for score in found) / 3600.0
         frames = statistics.median(score.frames for score in found)
         ours = [f"{median:,.1f}", f"{min(score.score for score in found):,.1f}", _normalised(median, others)]
         theirs = [f"{others[key]:,.1f}" if key in others else "" for key in _OTHERS.values()]
-        lines.append([f"{game} {flags}".strip(), str(len(found)), amount(frames), f"{hours:.2f}", *ours, *theirs])
+        lines.append([game, str(len(found)), amount(frames), f"{hours:.2f}", *ours, *theirs])
     header = ("game", "seeds", "frames", "core-hours", "median", "worst seed", "of human", *_OTHERS)
     return markdown_table(header, lines)
 
@@ -81,7 +93,13 @@ def draw(scores: Sequence[Score], published: Published, path: Path) -> None:
                 axes.axhline(published[game][key], color="#000000", linestyle=style, linewidth=1.0)
     if len(colours) > 1:
         lines = [Line2D([], [], color=colour) for colour in colours.values()]
-        figure.legend(lines, [flags or "preset" for flags in colours], loc="outside upper center", ncols=2, frameon=False)
+        figure.legend(
+            lines,
+            [textwrap.shorten(flags or "preset", 40) for flags in colours],
+            loc="outside upper center",
+            ncols=2,
+            frameon=False,
+        )
     figure.supxlabel("million frames; dashed: the paper's ES after 1000 million; dotted: random actions", fontsize=10)
     figure.supylabel("score", fontsize=10)
     save(figure, path)
@@ -92,10 +110,10 @@ def report(scores: Sequence[Score], published: Published, picture: str) -> str:
     versions = "\n".join(f"- {known}" for known in sorted({score.versions for score in scores}))
     return f"""# Atari games from pixels
 
-Trainings of one core, preset `atari` unless a row names flags; {EPISODES} whole games without noise each. Frames count those of
-evaluations. "Of human": 0 % is the score of random actions, 100 % a human's.
+Trainings of one core, with the preset `atari` unless flags say otherwise; {EPISODES} whole games without noise each. Frames
+count those of evaluations. "Of human": 0 % is the score of random actions, 100 % a human's.
 
-{table(scores, published)}
+{tables(scores, published)}
 
 ![Curves]({picture})
 
@@ -148,7 +166,7 @@ def main(given: Sequence[str] | None = None) -> None:
         picture = arguments.out.with_suffix(".png")
         draw(scores, published, picture)
         arguments.out.with_suffix(".md").write_text(report(scores, published, picture.name), encoding="utf-8")
-    print(table(found, published))
+    print(tables(found, published))
     if failures:
         raise SystemExit("\n".join(failures))
 

@@ -27,14 +27,17 @@ def score(game: str, seed: int, its: float, flags: str = "", timesteps: int = 10
 def test_the_table_has_medians_the_worst_seed_and_the_share_of_a_human() -> None:
     scores = [score("Boxing", 0, 6.1), score("Boxing", 1, 0.1), score("Boxing", 2, 7.0), score("Own", 0, 3.0)]
     scores += [score("Pong", 0, -20.7), score("Boxing", 0, 12.1, "--sigma 0.03"), score("Boxing", 0, 49.8, timesteps=2000)]
-    said = games.table(scores, games.read_published()).splitlines()
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said[2:]]
+    said = games.tables(scores, games.read_published()).splitlines()
+    commands = "`fastes train ALE/<game>-v5`:", "`fastes train ALE/<game>-v5 --sigma 0.03`:"
+    assert [line for line in said if line.startswith("`")] == list(commands)
+    at = said.index(commands[1])
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in (*said[4 : at - 1], *said[at + 4 :])]
     assert [line[:7] for line in lines] == [
         ["Pong", "1", "1M", "0.50", "-20.7", "-20.7", "0 %"],
         ["Boxing", "3", "1M", "0.50", "6.1", "0.1", "50 %"],
         ["Boxing", "1", "1M", "0.50", "49.8", "49.8", "414 %"],
-        ["Boxing --sigma 0.03", "1", "1M", "0.50", "12.1", "12.1", "100 %"],
         ["Own", "1", "1M", "0.50", "3.0", "3.0", ""],
+        ["Boxing", "1", "1M", "0.50", "12.1", "12.1", "100 %"],
     ]
     assert lines[1][7:] == ["49.8", "33.7", "", "0.1", "12.1"]
 
@@ -43,7 +46,7 @@ def test_frames_are_those_of_the_flags() -> None:
     flags = "--sigma 0.03 --env-kwargs obs_type=ram frame_skip=2"
     assert [score("Pong", 0, 1.0, its).frames for its in ("", flags)] == [1_000_000, 500_000]
     line = games.table([score("Pong", 0, 1.0, flags)], games.read_published()).splitlines()[2]
-    assert [cell.strip() for cell in line.split("|")[1:4]] == [f"Pong {flags}", "1", "0.5M"]
+    assert [cell.strip() for cell in line.split("|")[1:4]] == ["Pong", "1", "0.5M"]
 
 
 def test_only_what_has_no_line_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,9 +85,10 @@ def test_a_training_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_failure_is_told_and_stops_no_other(tmp_path: Path) -> None:
-    failures = games.run(["NoSuchGame"], "", [0], 100, tmp_path / "scores.csv", cores=1)
+    flags = "--env-kwargs " + " ".join(f"option_{number}=1" for number in range(40))  # longer than a file's name can be
+    failures = games.run(["NoSuchGame"], flags, [0], 100, tmp_path / "scores.csv", cores=1)
     assert len(failures) == 1
-    assert "NoSuchGame seed 0 failed, see the logs in" in failures[0]
+    assert failures[0].startswith(f"NoSuchGame {flags} seed 0 failed, see the logs in")
     assert "NoSuchGame" in next(tmp_path.glob("scores/*.log")).read_text()
     assert read_records(tmp_path / "scores.csv", Score) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from benchmarks.machine import usable_cpus
 from benchmarks.options import COUNT, COUNT_OR_0
 from fastes.cli.main import build_parser
 
+_LONGEST = 100  # characters of the name of a log
 _OWN_FLAGS = "seed", "seeds", "runs", "resume", "total_timesteps", "target_return", "workers", "max_minutes"
 
 
@@ -51,7 +53,10 @@ class QueuedTraining(NamedTuple):
 
     def start(self, cpus: Sequence[int]) -> Child:
         self.runs.mkdir(parents=True, exist_ok=True)
-        log = self.runs / f"{self.name.replace('/', '-')}.log"
+        name = self.name.replace("/", "-")
+        if len(name) > _LONGEST:
+            name = f"{name[:_LONGEST]} {hashlib.sha256(name.encode()).hexdigest()[:12]}"
+        log = self.runs / f"{name}.log"
         return Child(self.module, {**self.given, "runs": str(self.runs)}, cpus, 1, self.runs, log)
 
     def note(self, record: dict[str, Any]) -> None:
