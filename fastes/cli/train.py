@@ -276,11 +276,12 @@ def _resumed_run(arguments: argparse.Namespace, until_the_end: contextlib.ExitSt
     folder = until_the_end.enter_context(_run_folder(resume, arguments, arguments.resume))
     settings = given_settings(arguments)
     env = wrapped_source(resume, arguments.env, {}, arguments.wrapper) or arguments.env
-    if run := read_run(resume):
+    if (run := read_run(resume)) and arguments.env in (None, run.env):
         arguments.wrapper = arguments.wrapper or list(run.wrappers)
     model = FastES.load(checkpoint, env, arguments.workers, cluster=arguments.cluster, **settings)
     buildable(model, f"fastes train {{}} --resume {shlex.quote(str(arguments.resume))}")
-    if model.settings.total_timesteps <= model.num_timesteps and folder.finished:
+    is_less = "total_timesteps" in settings and model.settings.total_timesteps < model.budget
+    if model.settings.total_timesteps <= model.num_timesteps and (folder.finished or is_less):
         raise ValueError(_spent(arguments, model))
     for file in folder.files:  # before anything is written: a changed setting may not fit them
         file.check(model)

@@ -7,7 +7,7 @@ import io
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,10 +33,14 @@ class CsvLog:
 
     A slow generation's is written at once, and with it all before. Those of quick ones wait for the first that ends a second
     after the last write. After an OSError no torn line stays in the file, and the next write includes the records that failed.
+
+    Args:
+        path: The file.
+        check_folder: Raises OSError if nothing may be written there.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, check_folder: Callable[[], None] = lambda: None) -> None:
+        self.path, self._check_folder = path, check_folder
         self._owed: list[Record] = []
         self._last: dict[int, int] = {}  # trial -> its last generation
         self._elapsed: dict[int, float] = {}  # trial -> its seconds until then
@@ -107,6 +111,7 @@ class CsvLog:
         return not set(_read(self.path)[0]) <= set(Record._fields)
 
     def _append(self, rows: Sequence[Record]) -> None:
+        self._check_folder()
         append_whole(self.path, _csv_lines(rows).encode(), self._head())
 
     def _head(self) -> bytes:

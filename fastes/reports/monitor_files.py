@@ -8,7 +8,7 @@ import json
 import os
 import time
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class _GenerationFile(Callback):
     """Writes each generation once, including one that was committed before an exception and not reported."""
 
     path: Path
+    check_folder: Callable[[], None] = staticmethod(lambda: None)  # raises OSError if nothing may be written there
     _reported: Record | None = None
 
     def check(self, model: Model) -> None:
@@ -146,13 +147,15 @@ class MonitorFile(_GenerationFile):
 
     def flush(self) -> None:
         if self._owed:
+            self.check_folder()
             append_whole(self.path, self._owed, self._start)
             self._owed = b""
 
 
 def _with_rows(model: Model) -> int:
     """Return the timesteps that a complete file has rows of."""
-    return model.num_timesteps - model.selection.counters.warm_up_timesteps
+    selection = model.selection
+    return model.num_timesteps - selection.counters.warm_up_timesteps - selection.scoring_timesteps
 
 
 def _check_file(path: Path) -> None:
@@ -277,6 +280,7 @@ class EvaluationsFile(_GenerationFile):
             ):
                 with archive.open(undated(f"{name}.npy"), "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, np.array(values, dtype=dtype), allow_pickle=False)
+        self.check_folder()
         write_bytes(self.path, content.getvalue())
         self._written = len(self._rows)
 

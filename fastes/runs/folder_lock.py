@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -56,6 +57,11 @@ class FolderLock:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
+
+    def check(self) -> None:
+        """Raise OSError if the locked folder was moved or deleted: one that lies there now may be another training's."""
+        if self.held and not os.path.samestat(os.fstat(self._descriptor), os.stat(self.folder)):
+            raise OSError(errno.ESTALE, "another folder lies there: this training's own was moved or deleted", str(self.folder))
 
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

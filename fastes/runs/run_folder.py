@@ -120,6 +120,8 @@ class RunFolder(Callback):
             self.files.append(MonitorFile(path / MONITOR))
         if evaluations_npz or (path / EVALUATIONS).exists():
             self.files.append(EvaluationsFile(path / EVALUATIONS))
+        for file in self.files:
+            file.check_folder = self._lock.check
 
     def __enter__(self) -> RunFolder:
         self._lock.take()
@@ -185,6 +187,7 @@ class RunFolder(Callback):
         """Add entries to the table [run] of config.toml."""
         self._config["run"].update(values)
         with self._surviving(CONFIG):
+            self._lock.check()
             write_text(self.path / CONFIG, tomli_w.dumps(self._config))
 
     def on_start(self, model: Model, total_timesteps: int) -> None:
@@ -195,7 +198,7 @@ class RunFolder(Callback):
             progress = self.path / PROGRESS
             if os.path.lexists(progress) and not progress.is_file():
                 self._warn(f"{progress} is no regular file: it is kept as {keep_aside(progress)}")
-            self._log = CsvLog(progress)
+            self._log = CsvLog(progress, self._lock.check)
             self._log.truncate({trial.number + 1: trial.training.generation for trial in model.selection.trials})
             for file in self.files:
                 file.on_start(model, total_timesteps)
@@ -214,6 +217,7 @@ class RunFolder(Callback):
     def on_final_selection(self, model: Model, result: FinalSelection) -> None:
         self._best = model.snapshot()
         with self._surviving(FINAL_SELECTION):
+            self._lock.check()
             write_final_selection(self.path / FINAL_SELECTION, result)
 
     def on_phase(self, model: Model, name: str, episodes: int) -> None:  # noqa: ARG002
@@ -255,6 +259,7 @@ class RunFolder(Callback):
             with self._surviving(file.path.name):
                 file.on_generation(model, record)
         with contextlib.suppress(OSError):  # it is for display alone
+            self._lock.check()
             self._population.on_generation(model, record)
         self._midway.on_generation(model)
         self._note_race(model)
@@ -274,6 +279,7 @@ class RunFolder(Callback):
             with self._surviving(file.path.name):
                 file.on_end(model)
         with contextlib.suppress(OSError):
+            self._lock.check()
             self._population.on_end(model)
         self._note_race(model)
         if self._config:
@@ -305,6 +311,7 @@ class RunFolder(Callback):
                 self._noted.add(loss)
                 line = f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {loss}: what it should show is lost\n"
                 with self._surviving(NOTES):
+                    self._lock.check()
                     append_whole(self.path / NOTES, line.encode(errors="backslashreplace"))
                 self._warn(f"{loss}: training goes on")
 
@@ -340,6 +347,7 @@ class RunFolder(Callback):
             OSError: If a file cannot be written.
         """
         self._saved_at = time.monotonic()
+        self._lock.check()
         if self._log is not None:
             self._log.flush()
         for file in self.files:
@@ -384,15 +392,19 @@ class RunFolder(Callback):
         """Write the present model to best.zip."""
         self._best = None
         with self._surviving(BEST, _REPORTED):
+            self._lock.check()
             model.save(self.path / BEST)
 
     def has_best(self) -> bool:
         """Return whether there is a best.zip that can be read. A damaged one is kept under another name, with a warning."""
         best = self.path / BEST
         try:
+            self._lock.check()
             if os.path.lexists(best):
                 read_checkpoint(best)
                 return True
+        except OSError:  # it is another training's
+            return False
         except CheckpointError as error:
             self._warn(f"{summary_of(error)}; it is kept as {keep_aside(best)}, and the last parameters take its place")
         return False
@@ -402,6 +414,7 @@ class RunFolder(Callback):
         curve = read_curve(self.path, self.shown)._replace(target=model.target_return)
         try:
             with self._surviving(CURVE, _REPORTED):
+                self._lock.check()
                 plot_curves([curve], self.path / CURVE, f"{model.source.name}, seed {model.seed}")
         except ImportError:
             return False

@@ -12,8 +12,10 @@ Three stages, with seeds of their own, which follow each other from the search's
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
+import shlex
 import statistics
 import time
 import warnings
@@ -526,7 +528,29 @@ def _report(search: _Search, tuned: Tuned, files: Sequence[Path]) -> None:
         search.tell(f"  {key} = {value!r}")
     if files:
         search.tell(f"files: {', '.join(map(_shown, files))}")
-        search.tell(f"to train with them: fastes train {search.env} --preset {_shown(files[0])}")
+        search.tell(f"to train with them: {_command(search.source, search.env, _shown(files[0]))}")
+
+
+def _command(source: EnvSource, env: str, preset: str) -> str:
+    """Return what trains in an environment with a preset: a command if one can name it."""
+    if (
+        source.spec is None
+        or source.vector_env is not None
+        or source.changes is not None
+        or any(wrapper.kwargs for wrapper in source.wrappers)
+    ):
+        return f"FastES(env, preset={preset!r})"
+    flags = ["fastes", "train", env, "--preset", preset]
+    if source.make_kwargs:
+        flags += ["--env-kwargs", *(f"{name}={_in_a_shell(value)}" for name, value in source.make_kwargs.items())]
+    for wrapper in source.wrappers:
+        flags += ["--wrapper", wrapper.entry_point]
+    return shlex.join(flags)
+
+
+def _in_a_shell(value: Any) -> str:
+    """Return an argument of an environment as --env-kwargs reads it; one that JSON has not, as Python shows it."""
+    return value if isinstance(value, str) else json.dumps(value, default=repr)
 
 
 def _shown(path: Path) -> str:

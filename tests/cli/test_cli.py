@@ -10,6 +10,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -247,6 +248,33 @@ def test_resume_of_a_spent_run_says_what_to_do(run: Path, capsys: pytest.Capture
     error = capsys.readouterr().err
     assert f"has made {rows(run)[-1]['timesteps']} timesteps already" in error
     assert "of 1000)" not in error, "2004 of 1000 is no budget that was spent"
+
+
+def test_a_budget_that_a_stopped_run_has_passed_is_refused(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would end the run, with what its final selection chooses."""
+    run = Path(shutil.copytree(run, tmp_path / "1"))
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace("finished = true", "finished = false"))
+    before = (run / "checkpoint.zip").read_bytes()
+    assert main(["train", "--resume", str(run), "--total-timesteps", "1000"]) == 2
+    assert "--total-timesteps 1000 is the budget of the whole run" in capsys.readouterr().err
+    assert (run / "checkpoint.zip").read_bytes() == before
+    assert main(["train", "--resume", str(run), "--total-timesteps", "2000", "--quiet"]) == 0, "its own, which is spent"
+
+
+def test_arguments_of_the_same_environment_are_added_to_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kwargs = ["--env-kwargs", "sutton_barto_reward=true"]  # episodes return -1
+    assert (
+        main(["train", "CartPole-v1", *kwargs, "--workers", "0", "--total-timesteps", "100", *SMALL, "--runs", str(tmp_path)])
+        == 0
+    )
+    for named in ([], ["--env", "CartPole-v1"]):
+        capsys.readouterr()
+        flags = [*named, "--env-kwargs", "render_mode=null", "--episodes", "2", "--workers", "0"]
+        assert main(["eval", str(tmp_path / "CartPole-v1" / "1"), *flags]) == 0
+        assert "mean -1.00" in capsys.readouterr().out, named
 
 
 def test_a_solved_run_that_is_resumed_tells_its_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,6 +111,15 @@ def test_wrappers_are_found_again_by_every_command(here: Path, capsys: pytest.Ca
     assert "mean " in evaluated(capsys, "eval", "runs/CartPole-v1/4", "--episodes", "2", "--workers", "0")
 
 
+def test_a_run_that_goes_on_in_another_environment_has_no_wrappers(here: Path) -> None:
+    assert main(["train", "CartPole-v1", *WRAPPERS[:2], *SMALL]) == 0
+    run = here / "runs" / "CartPole-v1" / "1"
+    assert main(["train", "CartPole-v1", "--resume", str(run), "--total-timesteps", "300", "--quiet"]) == 0
+    assert (read_config(run / "config.toml") or {})["run"]["wrappers"] == ["own_wrappers:Twice"]
+    assert main(["train", "CartPole-v0", "--resume", str(run), "--total-timesteps", "400", "--quiet"]) == 0
+    assert "wrappers" not in (read_config(run / "config.toml") or {})["run"]
+
+
 def test_a_target_that_is_missed_is_told_only_where_it_would_count(here: Path) -> None:
     """eval, play and replay have no flag for a target, and need none."""
     with pytest.warns(UserWarning, match="its reward_threshold of 475 is no target. To use .* train with .*target_return=475"):

@@ -75,6 +75,31 @@ def test_training_goes_on_and_writes_later_what_it_could_not(folder: Path) -> No
     assert not run.unwritten, "all was written in the end"
 
 
+def test_a_folder_that_took_the_place_of_the_trainings_own_stays_as_it_is(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replace(_: FastES, record: Record) -> bool:
+        if record.generation == 3:
+            folder.rename(tmp_path / "moved")
+            folder.mkdir()
+            (folder / "best.zip").write_text("another's")
+        return record.generation < 6
+
+    monkeypatch.chdir(tmp_path)
+    run = RunFolder(folder, checkpoint_seconds=0.0)
+    with FastES(Toy, preset="default", n_workers=0, **SETTINGS) as model, run, caught_warnings() as messages:
+        model.learn(10**6, [run, replace])
+        place = run.save_somewhere(model)
+        run.keep_as_best(model)
+        assert not run.has_best()
+    assert [path.name for path in folder.iterdir()] == ["best.zip"]
+    assert (folder / "best.zip").read_text() == "another's"
+    assert read_checkpoint(place).data["trainings"][0]["generation"] == 6
+    assert place.parent == tmp_path
+    assert read_checkpoint(tmp_path / "moved" / "checkpoint.zip").data["trainings"][0]["generation"] == 3
+    assert any("another folder lies there: this training's own was moved or deleted" in message for message in messages)
+
+
 def test_training_stops_where_that_is_asked_for(folder: Path) -> None:
     run = RunFolder(folder, checkpoint_seconds=0.0, on_save_error="stop")
 

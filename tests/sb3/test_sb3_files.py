@@ -254,6 +254,27 @@ def test_rows_after_the_checkpoint_are_played_and_written_again(tmp_path: Path, 
         assert_files(tmp_path, told)
 
 
+def test_episodes_that_score_a_race_have_no_rows_after_a_kill_either(tmp_path: Path) -> None:
+    told, file = list[tuple[float, int]](), MonitorFile(tmp_path / "toy")
+
+    class Saves(Callback):
+        is_saved = False
+
+        def on_generation(self, model: FastES, record: Record) -> None:
+            told.extend((round(r, 6), length) for r, length in model.last_episodes)
+            if model.selection.scoring_timesteps and not self.is_saved:
+                self.is_saved = True
+                model.save(tmp_path / "m")
+
+    with FastES(toy(), n_workers=0, seed=5, target_return="none") as model:
+        model.learn(20_000, [file, Saves()])
+        assert model.selection.is_race
+        assert model.selection.scoring_timesteps
+    with FastES.load(tmp_path / "m", toy(), n_workers=0) as model:
+        model.learn(20_000 - model.num_timesteps, file, reset_num_timesteps=False)
+    assert without_clock(file.path) == told
+
+
 def test_each_evaluation_of_each_trial_has_a_row(tmp_path: Path) -> None:
     """Those of different trials are not told in the order of their timesteps. After a kill none is there twice."""
     settings = {**SETTINGS, "n_workers": 0, "population_size": 2, "eval_lag": 2, "eval_episodes": 2}

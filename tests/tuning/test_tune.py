@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -338,6 +339,19 @@ def test_without_a_study_nothing_is_written(tmp_path: Path, monkeypatch: pytest.
 def test_bad_arguments_are_named(tmp_path: Path, more: dict[str, Any], said: str) -> None:
     with pytest.raises((ValueError, TypeError), match=said):
         FastES.tune("CartPole-v1", **{**SMALL, **more})
+
+
+def test_the_command_that_is_told_trains_in_the_same_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "my studies").mkdir()
+    more: dict[str, Any] = {**SMALL, "n_trials": 1, "verbose": 1, "study": tmp_path / "my studies" / "own.journal"}
+    env = make_wrapped_source("CartPole-v1", {"sutton_barto_reward": True}, [f"{__name__}:Slower"])
+    FastES.tune(env, **more)
+    (said,) = re.findall("to train with them: (.*)", capsys.readouterr().out)
+    told = ["fastes", "train", "CartPole-v1", "--preset", str(tmp_path / "my studies" / "own.toml")]
+    told += ["--env-kwargs", "sutton_barto_reward=true", "--wrapper", f"{__name__}:Slower"]
+    assert shlex.split(said) == told
+    FastES.tune(lambda: gymnasium.make("CartPole-v1"), **{**more, "study": tmp_path / "other.journal"})
+    assert "to train with them: FastES(env, preset=" in capsys.readouterr().out
 
 
 def test_a_worse_worst_seed_and_the_end_of_the_time_are_said(
