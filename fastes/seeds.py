@@ -53,7 +53,8 @@ def train_seeds(
         The models, in the order of seeds.
 
     Raises:
-        Exception: Any error of FastES and learn. All trainings end then, each model after its last complete generation.
+        Exception: Any error of FastES and learn, Ctrl-C too. All trainings end then. The error's attribute `models` has the
+            models, each as after its last complete generation: they can be saved.
     """
     if "seed" in arguments:
         raise TypeError(
@@ -64,9 +65,10 @@ def train_seeds(
         bar = [SeedsBar(len(models))] if progress_bar else []
         callbacks = {model.seed: [callback(model), *bar] if callback else bar for model in models}
         train_together(models, lambda model: model.learn_async(total_timesteps, callbacks[model.seed], max_minutes=max_minutes))
-    except BaseException:
+    except BaseException as error:
         for model in models:
             model.close()
+        error.models = models  # type: ignore[attr-defined]
         raise
     return models
 

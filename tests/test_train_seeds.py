@@ -234,6 +234,21 @@ def test_an_error_in_one_seed_s_episode_costs_no_other_its_work(n_workers: int, 
     assert_each_as_alone([one.result() for one in trainings.all])
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
+def test_the_models_of_trainings_that_an_error_ended_come_with_it(kind: type[BaseException], tmp_path: Path) -> None:
+    def fail(model: FastES, record: Record) -> None:
+        if (model.seed, record.generation) == (1, 3):
+            raise kind
+
+    with pytest.raises(kind) as caught:
+        train_seeds(toy(), 2, n_workers=0, callback=lambda _: fail, **COMMON)
+    first, second = caught.value.models  # type: ignore[attr-defined]
+    assert (first.seed, second.seed, second.generation) == (0, 1, 3)
+    second.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", toy(), n_workers=0) as model:
+        assert model.generation == 3
+
+
 @pytest.mark.parametrize("n_workers", [0, 1])
 def test_an_interrupt_leaves_every_model_whole(n_workers: int) -> None:
     def interrupt(model: FastES, record: Record) -> None:

@@ -61,8 +61,8 @@ class History(NamedTuple):
         perturbations, job, fitness: Those of the best candidate; None, 0 and -inf before the first.
         mean: The highest mean fitness of a generation.
         idle: Generations since the best candidate or the highest mean was a new one.
-        sigma_ratio: sigma over the largest parameter; infinite if theta is 0.
-        step_ratio: Length of the last step over that of theta; infinite if theta is 0.
+        sigma_ratio: The largest sigma_i / |theta_i|.
+        step_ratio: The largest |step_i| / |theta_i| of the last step.
     """
 
     perturbations: Perturbations | None = None
@@ -79,12 +79,16 @@ class History(NamedTuple):
         job = int(np.where(finite, fitness, -math.inf).argmax())
         with np.errstate(over="ignore"):
             best, mean = float(fitness.flat[job]), float(fitness[finite].mean())
-        largest = float(np.abs(perturbations.theta).max())
-        sigma_ratio = perturbations.sigma / largest if largest else math.inf
+        sigma = perturbations.sigma if perturbations.sigma_each is None else perturbations.sigma_each
+        sigma_ratio = _largest_ratio(sigma, perturbations.theta)
         rest = max(mean, self.mean), 0 if best > self.fitness or mean > self.mean else self.idle + 1, sigma_ratio, step_ratio
         if best > self.fitness:
             return History(perturbations, job, best, *rest)
         return History(self.perturbations, self.job, self.fitness, *rest)
+
+    def elsewhere(self) -> History:
+        """Return the history of a search that begins again at other parameters: it knows the best candidate so far."""
+        return History(self.perturbations, self.job, self.fitness)
 
     @property
     def best(self) -> Best:
@@ -104,6 +108,12 @@ class History(NamedTuple):
         return ""
 
 
+def _largest_ratio(change: float | Float32, theta: Float32) -> float:
+    """Return the largest |change_i| / |theta_i|; infinite if a theta_i is 0 and changes."""
+    with np.errstate(all="ignore"):
+        return float(np.nan_to_num(np.abs(change) / np.abs(theta), nan=0.0, posinf=np.inf).max())
+
+
 class Update(NamedTuple):
     """The statistics of one `tell`.
 
@@ -113,6 +123,7 @@ class Update(NamedTuple):
         num_nonfinite: Number of returns that were not finite.
         learning_rate: That of this step.
         sigma: That of the generation's noise; the mean if each parameter has its own.
+        step_ratio: The largest |step_i| / |theta_i|.
     """
 
     theta_norm: float
@@ -122,6 +133,7 @@ class Update(NamedTuple):
     num_nonfinite: int
     learning_rate: float
     sigma: float
+    step_ratio: float = 0.0
 
 
 class LastTell(NamedTuple):
@@ -204,9 +216,9 @@ class EvolutionStrategy:
         first = {"sigma": sigma, "learning_rate": learning_rate, "population_size": population_size}
         self._use(make_hyperparameters({**first, **hyperparameters}), len(theta))
         self.seed, self.episodes = check_seed(seed), check_int("episodes", episodes, 1)
-        table_size = table_size or default_table_size(len(theta))
+        table_size = check_int("table_size", whole(table_size), 0) or default_table_size(len(theta))
         if table_size < len(theta):
-            raise ValueError(f"table_size = {table_size} is too small: theta has {len(theta)} parameters")
+            raise ValueError(f"a noise table of {table_size} values is too small: theta has {len(theta)} parameters")
         self.table = NoiseTable(table_size, self.seed)
         history = History() if keep_best else None
         parts = self._new_optimizer(), self._new_adaptation(), 0, None, history
@@ -233,7 +245,9 @@ class EvolutionStrategy:
 
     @theta.setter
     def theta(self, value: npt.ArrayLike) -> None:
-        self._state = self._state._replace(theta=self._fitting(value), perturbations=None, last_tell=None)
+        self._state = self._state._replace(
+            theta=self._fitting(value), perturbations=None, last_tell=None, history=self._history_elsewhere()
+        )
 
     @property
     def optimizer(self) -> Optimizer:
@@ -267,7 +281,7 @@ class EvolutionStrategy:
 
         The generation stays.
         """
-        parts = self._new_optimizer(), self._new_adaptation(), self.generation, None, self._state.history
+        parts = self._new_optimizer(), self._new_adaptation(), self.generation, None, self._history_elsewhere()
         self._state = _State(self._fitting(theta), *parts)
 
     def changed(self, **hyperparameters: Any) -> EvolutionStrategy:
@@ -276,6 +290,10 @@ class EvolutionStrategy:
         new._use(make_hyperparameters({**self.hyperparameters.hyperparameters(), **hyperparameters}), len(self.theta))
         new.restart(self.theta)
         return new
+
+    def _history_elsewhere(self) -> History | None:
+        history = self._state.history
+        return None if history is None else history.elsewhere()
 
     def _fitting(self, value: npt.ArrayLike) -> Float32:
         theta = _checked_theta(value)
@@ -364,6 +382,8 @@ class EvolutionStrategy:
             advice = "Lower the learning rate"
             if not _all_finite(gradient):
                 advice = "The gradient is not finite, either, which is divided by sigma: raise sigma"
+            elif not all(map(_all_finite, optimizer.state().values())):
+                advice = "The optimizer squares the gradient, which is divided by sigma: raise sigma, or use 'clipup'"
             raise FastESError(
                 f"the step of generation {generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
                 f"{perturbations.sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. "
@@ -371,13 +391,15 @@ class EvolutionStrategy:
             )
         gradient_norm, step_norm, theta_norm = _norm(gradient), _norm(step), _norm(theta)
         ratio = step_norm / theta_norm if theta_norm > 0.0 else math.inf if step_norm else 0.0
+        step_ratio = _largest_ratio(step, theta)
         new_theta.flags.writeable = False
         if history is not None:
-            history = history.after(perturbations, fitness, ratio)
+            history = history.after(perturbations, fitness, step_ratio)
         fitness.flags.writeable = False
         last_tell = LastTell(self.progress_remaining, fitness)
         self._state = _State(new_theta, optimizer, adapted, generation + 1, None, history, last_tell)
-        return Update(theta_norm, gradient_norm, step_norm, ratio, shaped.num_nonfinite, learning_rate, perturbations.sigma)
+        norms, sigma = (theta_norm, gradient_norm, step_norm), perturbations.sigma
+        return Update(*norms, ratio, shaped.num_nonfinite, learning_rate, sigma, step_ratio)
 
     def _sigma_now(self) -> float:
         """The schedule's value; of one that ends at zero, the last one before that: without noise nothing is learned."""
@@ -507,7 +529,7 @@ def _search(
     while not reason:
         candidates = strategy.ask(1.0 - evaluations / budget)
         fitness = np.array([fitness_of(candidate) for candidate in candidates])
-        seen = seen.after(candidates, fitness.reshape(-1, 2), strategy.tell(fitness).update_ratio)
+        seen = seen.after(candidates, fitness.reshape(-1, 2), strategy.tell(fitness).step_ratio)
         evaluations += len(fitness)
         if seen.fitness >= goal:
             reason = f"the target {target:g} is reached"

@@ -315,6 +315,12 @@ def _refuse_trials(checkpoint: Checkpoint, settings: Settings, changes: dict[str
             )
 
 
+def _name_of(function: Any) -> str:
+    """Return the name of a user's function or class; '...' for one of FastES, which stands for a missing one."""
+    is_own = str(getattr(function, "__module__", "")).startswith("fastes.")
+    return "..." if is_own else getattr(function, "__name__", "function")
+
+
 def warn_of_functions(settings: Settings, path: str) -> None:
     """Warn that a file holds none of the settings that are functions or classes, and say how to pass them to `load`.
 
@@ -324,7 +330,7 @@ def warn_of_functions(settings: Settings, path: str) -> None:
     """
     functions = {name: value for name in FUNCTIONS if callable(value := getattr(settings, name))}
     if functions:
-        again = ", ".join(f"{name}={getattr(value, '__name__', 'function')}" for name, value in functions.items())
+        again = ", ".join(f"{name}={_name_of(value)}" for name, value in functions.items())
         warnings.warn(
             f"the checkpoint holds no function or class, and {' and '.join(functions)} is one: to train on, pass it again, "
             f"as in FastES.load({path!r}, {again})",

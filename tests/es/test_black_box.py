@@ -217,6 +217,39 @@ def test_a_lucky_candidate_does_not_end_a_noisy_search() -> None:
     assert es.best.fitness == 1000.0
 
 
+def test_a_small_parameter_may_move_beside_a_large_one() -> None:
+    for sigma in (0.01, 0.05):
+        es = EvolutionStrategy([2e5, 0.0], sigma=sigma, learning_rate=0.005, population_size=20, seed=0)
+        found = es.minimize(lambda x: float(((x[0] - 2e5) / 1e3) ** 2 + (x[1] - 0.5) ** 2), 20_000)
+        assert found.value < 1e-4, found
+
+
+@pytest.mark.parametrize("way", ["restart", "changed", "theta"])
+def test_a_search_that_begins_anew_knows_only_the_best(way: str) -> None:
+    es = EvolutionStrategy(np.ones(3), sigma=1e-9, population_size=4, seed=0)
+    for _ in range(30):
+        es.ask()
+        es.tell([1.0] * 4)
+    assert es.stop_reason(20) == "no better fitness for 29 generations"
+    if way == "restart":
+        es.restart(np.full(3, 5.0))
+    elif way == "theta":
+        es.theta = np.full(3, 5.0)
+    else:
+        es = es.changed(sigma=0.1)
+    assert es.stop_reason(20) == ""
+    assert es.best.fitness == 1.0
+    es.ask()
+    es.tell([-9.0, -8.0, -7.0, -6.0])
+    assert es.history.idle == 0, "the mean of its first generation is its best so far"
+
+
+@pytest.mark.parametrize("size", ["big", 2.5, -1])
+def test_a_table_of_another_kind_of_size_is_refused(size: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="table_size"):
+        EvolutionStrategy(np.zeros(3), table_size=size)
+
+
 def test_steps_that_change_nothing_end_a_search() -> None:
     es = EvolutionStrategy(np.ones(3), learning_rate=1e-12, population_size=4, seed=0)
     es.ask()

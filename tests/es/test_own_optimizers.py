@@ -102,6 +102,8 @@ def test_a_training_that_is_saved_and_loaded_is_the_whole_one(optimizer: Any, tm
             match=rf"holds no function or class, and optimizer is one.*FastES.load\('.*', optimizer={optimizer.__name__}\)",
         ):
             model.save(tmp_path / "m")
+    with FastES.load(tmp_path / "m", toy(), n_workers=0) as model, pytest.warns(UserWarning, match=r"optimizer=\.\.\.\)"):
+        model.save(tmp_path / "again")  # of a class that is missing
     with FastES.load(tmp_path / "m", toy(), n_workers=0, optimizer=optimizer) as model:
         learn(model, 6)
         assert_same_state(whole.state, model.snapshot())
