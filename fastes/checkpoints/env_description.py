@@ -79,8 +79,8 @@ def reason_for_none(source: EnvSource) -> str:
         return f"it was the vector environment {source.vector_env}"
     if source.changes is not None:
         return f"{shortened(source.changes.names)} had been set in the object that was given, {source.name!r}"
-    if source.wrappers and not source.rebuilds:
-        return f"{WRAPPERS} {', '.join(wrapper.name for wrapper in source.wrappers)} were around {source.name!r}"
+    if source.added_wrappers:
+        return f"{WRAPPERS} {', '.join(wrapper.name for wrapper in source.added_wrappers)} were around {source.name!r}"
     if in_library(source.spec):
         return f"it was in a library, {source.name!r}, and a checkpoint never loads a library"
     if source.spec is not None and not source.rebuilds:

@@ -577,7 +577,7 @@ def _about_returns(
             yield Finding(
                 WARNING,
                 f"random actions and {len(policies.returns)} random policies have the same return on each of {both} seeds: "
-                "actions change nothing. See whether step uses its action",
+                f"see whether step uses its action. If it does, no reward depends on it yet. {how_to_explore}",
             )
         else:
             yield Finding(

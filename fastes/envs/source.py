@@ -214,7 +214,7 @@ class EnvSource:
         return preset_id(self.name, self.spec, space)
 
     @functools.cached_property
-    def _added(self) -> tuple[Wrapping, ...]:
+    def added_wrappers(self) -> tuple[Wrapping, ...]:
         """The wrappers that the environment's id does not bring itself."""
         known = None if self.spec is None else gymnasium.registry.get(self.spec.id)
         brought = [(each.entry_point, each.kwargs) for each in known.additional_wrappers] if known is not None else []
@@ -227,7 +227,7 @@ class EnvSource:
     @property
     def rebuilds(self) -> bool:
         """Whether `spec` alone says how to build one."""
-        if self.spec is None or self.spec.additional_wrappers or self._added or self.changes is not None:
+        if self.spec is None or self.spec.additional_wrappers or self.added_wrappers or self.changes is not None:
             return False
         if gymnasium.registry.get(self.spec.id) is None:
             return False
@@ -242,7 +242,9 @@ class EnvSource:
         if self.spec is None:
             return ()
         within = [kind for kind in self._within() if kind not in (TimeLimit, "TimeLimit")]  # its limit is the spec's
-        around = [wrapper.kind for wrapper in self._added if not is_registered_limit(self.spec, wrapper.kind, wrapper.kwargs)]
+        around = [
+            wrapper.kind for wrapper in self.added_wrappers if not is_registered_limit(self.spec, wrapper.kind, wrapper.kwargs)
+        ]
         differ = () if self.vector_env is None or self.vector_env.alike else ("environments that differ",)
         set_since = () if self.changes is None else tuple(f"{name} set in the object" for name in self.changes.names)
         options = changed_options(self.spec, self.make_kwargs)
@@ -261,7 +263,7 @@ class EnvSource:
             return None
         if self.vector_env is not None and (self.vector_env.changes_rewards or not self.vector_env.alike):
             return None
-        kinds = (*(wrapper.kind for wrapper in self._added), *self._within())
+        kinds = (*(wrapper.kind for wrapper in self.added_wrappers), *self._within())
         if any(map(may_change_rewards, kinds)) or has_another_goal(self.spec, self.make_kwargs):
             return None
         return self.spec.reward_threshold
@@ -449,16 +451,18 @@ def _drawing_if_needed(source: EnvSource, mode: str | None, kwargs: dict[str, An
         mode: The mode in which the user's environment draws.
         kwargs: The arguments.
     """
-    needed = {"render_mode": mode} if mode == _FRAMES and _observes_frames(source) else {}
-    return replace(source, make_kwargs={**needed, **kwargs})
+    source = replace(source, make_kwargs=kwargs)
+    if mode != _FRAMES or not _observes_frames(source):
+        return source
+    return replace(source, make_kwargs={"render_mode": mode, **kwargs})
 
 
 def _observes_frames(source: EnvSource) -> bool:
-    """Return whether an environment cannot be built without a render mode, or then observes something else."""
-    is_whole = False
+    """Return whether an environment cannot be built and reset without a render mode, or then observes nothing."""
+    observed = None
     with undisturbed(), closed_after(source()) as env:
-        is_whole = env.observation_space.contains(env.reset(seed=0)[0])
-    return not is_whole
+        observed = env.reset(seed=0)[0]
+    return observed is None
 
 
 def _like(given: Env, source: EnvSource, number: int) -> Env:

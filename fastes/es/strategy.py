@@ -62,7 +62,7 @@ class History(NamedTuple):
         mean: The highest mean fitness of a generation.
         idle: Generations since the best candidate or the highest mean was a new one.
         sigma_ratio: The largest sigma_i / |theta_i|.
-        step_ratio: The largest |step_i| / |theta_i| of the last step.
+        is_stuck: Whether the last step was so short that theta stayed the same.
     """
 
     perturbations: Perturbations | None = None
@@ -71,17 +71,27 @@ class History(NamedTuple):
     mean: float = -math.inf
     idle: int = 0
     sigma_ratio: float = math.inf
-    step_ratio: float = math.inf
+    is_stuck: bool = False
 
-    def after(self, perturbations: Perturbations, fitness: npt.NDArray[np.float64], step_ratio: float) -> History:
-        """Return the history after a generation of this fitness, float64 (pairs, 2), some of it finite."""
+    def after(
+        self, perturbations: Perturbations, fitness: npt.NDArray[np.float64], step_norm: float, theta: Float32
+    ) -> History:
+        """Return the history after a generation of this fitness, float64 (pairs, 2), some of it finite.
+
+        Args:
+            perturbations: The generation's.
+            fitness: Its candidates'.
+            step_norm: Length of the step.
+            theta: The parameters after it.
+        """
         finite = np.isfinite(fitness)
         job = int(np.where(finite, fitness, -math.inf).argmax())
         with np.errstate(over="ignore"):
             best, mean = float(fitness.flat[job]), float(fitness[finite].mean())
         sigma = perturbations.sigma if perturbations.sigma_each is None else perturbations.sigma_each
         sigma_ratio = _largest_ratio(sigma, perturbations.theta)
-        rest = max(mean, self.mean), 0 if best > self.fitness or mean > self.mean else self.idle + 1, sigma_ratio, step_ratio
+        is_stuck = step_norm > 0.0 and np.array_equal(theta, perturbations.theta)
+        rest = max(mean, self.mean), 0 if best > self.fitness or mean > self.mean else self.idle + 1, sigma_ratio, is_stuck
         if best > self.fitness:
             return History(perturbations, job, best, *rest)
         return History(self.perturbations, self.job, self.fitness, *rest)
@@ -103,7 +113,7 @@ class History(NamedTuple):
             return f"no better fitness for {self.idle} generations"
         if self.sigma_ratio < _RESOLVED:
             return "sigma is too small to change the parameters"
-        if 0.0 < self.step_ratio < _RESOLVED:
+        if self.is_stuck:
             return "the steps are too short to change the parameters"
         return ""
 
@@ -123,7 +133,6 @@ class Update(NamedTuple):
         num_nonfinite: Number of returns that were not finite.
         learning_rate: That of this step.
         sigma: That of the generation's noise; the mean if each parameter has its own.
-        step_ratio: The largest |step_i| / |theta_i|.
     """
 
     theta_norm: float
@@ -133,7 +142,6 @@ class Update(NamedTuple):
     num_nonfinite: int
     learning_rate: float
     sigma: float
-    step_ratio: float = 0.0
 
 
 class LastTell(NamedTuple):
@@ -391,15 +399,13 @@ class EvolutionStrategy:
             )
         gradient_norm, step_norm, theta_norm = _norm(gradient), _norm(step), _norm(theta)
         ratio = step_norm / theta_norm if theta_norm > 0.0 else math.inf if step_norm else 0.0
-        step_ratio = _largest_ratio(step, theta)
         new_theta.flags.writeable = False
         if history is not None:
-            history = history.after(perturbations, fitness, step_ratio)
+            history = history.after(perturbations, fitness, step_norm, new_theta)
         fitness.flags.writeable = False
         last_tell = LastTell(self.progress_remaining, fitness)
         self._state = _State(new_theta, optimizer, adapted, generation + 1, None, history, last_tell)
-        norms, sigma = (theta_norm, gradient_norm, step_norm), perturbations.sigma
-        return Update(*norms, ratio, shaped.num_nonfinite, learning_rate, sigma, step_ratio)
+        return Update(theta_norm, gradient_norm, step_norm, ratio, shaped.num_nonfinite, learning_rate, perturbations.sigma)
 
     def _sigma_now(self) -> float:
         """The schedule's value; of one that ends at zero, the last one before that: without noise nothing is learned."""
@@ -529,7 +535,7 @@ def _search(
     while not reason:
         candidates = strategy.ask(1.0 - evaluations / budget)
         fitness = np.array([fitness_of(candidate) for candidate in candidates])
-        seen = seen.after(candidates, fitness.reshape(-1, 2), strategy.tell(fitness).step_ratio)
+        seen = seen.after(candidates, fitness.reshape(-1, 2), strategy.tell(fitness).step_norm, strategy.theta)
         evaluations += len(fitness)
         if seen.fitness >= goal:
             reason = f"the target {target:g} is reached"

@@ -23,6 +23,8 @@ FORGET = "forget_calls"  # environments are rebuilt, without the calls before
 LEFT_OUT = "left out"  # a call that a checkpoint could not hold: it is not made, and its name describes it
 IN_PYTHON = "in Python"  # no call: from here on nothing plays in C, as a comparison has found a difference
 _WITHOUT_ARGUMENTS = (FORGET, LEFT_OUT, IN_PYTHON)
+_DTYPE = "numpy_dtype"  # key of an object that stands for a number
+_NUMBERS = {kind.__name__.rstrip("_"): kind for kind in (np.float64, np.float32, np.int64, np.int32, np.bool_)}
 _HEAD = 16  # bytes before a record: the number of the record before it, and its size
 
 
@@ -55,7 +57,7 @@ class EnvCall(NamedTuple):
         """Return the call for a checkpoint. If an argument is not a plain JSON value, only the call's text is stored."""
         if self.kind not in _WITHOUT_ARGUMENTS:
             args, kwargs = self.given()
-            written = [_in_python(list(args)), _in_python(kwargs)]
+            written = [_as_json(list(args)), _as_json(kwargs)]
             if all(map(_is_plain, written)):
                 return {"kind": self.kind, "name": self.name, "args": written[0], "kwargs": written[1]}
             return {"kind": LEFT_OUT, "name": self.in_words(), "args": [], "kwargs": {}}
@@ -82,7 +84,7 @@ class EnvCall(NamedTuple):
         many = {SET_ATTR: len(args) == 1, ENV_METHOD: True, SET_OPTIONS: len(args) == 1 and _are_options(args[0])}
         if not many.get(kind, not args) or (kwargs and kind != ENV_METHOD):
             raise ValueError("it has other arguments than such a call")
-        return cls(kind, name, cloudpickle.dumps((tuple(args), kwargs)))
+        return cls(kind, name, cloudpickle.dumps((tuple(map(_from_json, args)), _from_json(kwargs))))
 
 
 LEAVE_C = EnvCall(IN_PYTHON, IN_PYTHON, cloudpickle.dumps(((), {})))
@@ -92,15 +94,29 @@ def _are_options(value: object) -> bool:
     return value is None or isinstance(value, dict)
 
 
-def _in_python(value: Any) -> Any:
-    """Return a value with Python's numbers in place of those of NumPy that calculate as they do."""
-    if type(value) in (np.float64, np.int64, np.bool_):
-        return value.item()
+def _as_json(value: Any) -> Any:
+    """Return a value for JSON. A number of NumPy keeps its dtype, which decides that of what is calculated with it."""
+    if type(value) in _NUMBERS.values():
+        return {_DTYPE: value.dtype.name, "value": value.item()}
     if type(value) is list:
-        return [_in_python(each) for each in value]
+        return [_as_json(each) for each in value]
     if type(value) is dict:
-        return {key: _in_python(each) for key, each in value.items()}
+        return {key: _as_json(each) for key, each in value.items()} if _DTYPE not in value else object()  # no plain value
     return value
+
+
+def _from_json(value: Any) -> Any:
+    """Return the value of `_as_json`. Raises ValueError for a number of another dtype."""
+    if type(value) is list:
+        return [_from_json(each) for each in value]
+    if type(value) is not dict:
+        return value
+    if _DTYPE not in value:
+        return {key: _from_json(each) for key, each in value.items()}
+    number: Any = value.get("value")
+    if set(value) != {_DTYPE, "value"} or value[_DTYPE] not in _NUMBERS or type(number) not in (bool, int, float):
+        raise ValueError(f"{reprlib.repr(value)} is no number of NumPy")
+    return _NUMBERS[value[_DTYPE]](number)
 
 
 def _is_plain(value: Any) -> bool:

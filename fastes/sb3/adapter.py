@@ -690,9 +690,10 @@ class _Rows(Callback):
     def __init__(self) -> None:
         self._iterations = 0
         self._evaluated: Record | None = None  # the last record with an evaluation
+        self._seen: Record | None = None
 
     def on_generation(self, model: FastES, record: Record) -> None:
-        self._iterations += 1
+        self._iterations, self._seen = self._iterations + 1, record
         if record.eval_generation:
             self._evaluated = record
         is_due = model.log_interval and self._iterations % model.log_interval == 0
@@ -709,6 +710,10 @@ class _Rows(Callback):
         if model.settings.trials > 1:
             model.logger.record("es/trial", record.trial)
         model.dump_logs(self._iterations)
+
+    def on_end(self, model: FastES) -> None:
+        if model.unreported_record is not None and model.unreported_record is not self._seen:
+            self.on_generation(model, model.unreported_record)  # an exception in an earlier callback came first
 
 
 def env_and_policy(first: Any, second: Any, env: Any = None, policy: Any = None) -> tuple[Any, Any]:

@@ -203,7 +203,7 @@ def tune(
     about = {
         "env": search.env,
         "arguments": _arguments_in_words(dict(search.source.make_kwargs)),
-        "wrappers": [wrapper.entry_point for wrapper in search.source.wrappers],
+        "wrappers": [wrapper.entry_point for wrapper in search.source.added_wrappers],
         "policy": search.space.fixed.get("policy", ""),
         "total_timesteps": search.timesteps,
         "n_seeds": n_seeds,
@@ -537,20 +537,25 @@ def _command(source: EnvSource, env: str, preset: str) -> str:
         source.spec is None
         or source.vector_env is not None
         or source.changes is not None
-        or any(wrapper.kwargs for wrapper in source.wrappers)
+        or any(wrapper.kwargs for wrapper in source.added_wrappers)
     ):
         return f"FastES(env, preset={preset!r})"
     flags = ["fastes", "train", env, "--preset", preset]
     if source.make_kwargs:
         flags += ["--env-kwargs", *(f"{name}={_in_a_shell(value)}" for name, value in source.make_kwargs.items())]
-    for wrapper in source.wrappers:
+    for wrapper in source.added_wrappers:
         flags += ["--wrapper", wrapper.entry_point]
     return shlex.join(flags)
 
 
 def _in_a_shell(value: Any) -> str:
     """Return an argument of an environment as --env-kwargs reads it; one that JSON has not, as Python shows it."""
-    return value if isinstance(value, str) else json.dumps(value, default=repr)
+    if isinstance(value, str):
+        with contextlib.suppress(json.JSONDecodeError):  # a text that would be read as a number, or the like
+            json.loads(value)
+            return json.dumps(value)
+        return value
+    return json.dumps(value, default=repr)
 
 
 def _shown(path: Path) -> str:

@@ -244,8 +244,8 @@ WARNED = {
         Deaf,
         {},
         (
-            "random actions and 8 random policies have the same return on each of 5 seeds: actions change nothing",
-            "uses its action",
+            "random actions and 8 random policies have the same return on each of 5 seeds",
+            "step uses its action. If it does, no reward",
         ),
     ),
     "policies that act alike": (

@@ -15,7 +15,7 @@ import pytest
 from faults import SETTINGS, caught_warnings
 from gymnasium import spaces, wrappers
 from gymnasium.envs.classic_control import PendulumEnv
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, WrapperSpec
 from gymnasium.utils import RecordConstructorArgs
 from processes import run_script
 from training import assert_same, assert_same_state, learn, train
@@ -26,6 +26,7 @@ from fastes.checkpoints.writer import write_checkpoint
 from fastes.envs.given.rebuild import chain
 from fastes.envs.layers import layers
 from fastes.envs.source import make_env_source
+from fastes.errors import EnvironmentUnavailable
 
 GRAVITY = 0.5
 
@@ -395,7 +396,22 @@ def test_an_id_may_bring_wrappers_of_a_script(n_workers: int, tmp_path: Path) ->
     """
     done = run_script(code.replace("N_WORKERS", str(n_workers)), tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "the wrappers Twice, Twice were around 'Own-v0'" in done.stdout
+    assert "the wrappers Twice were around 'Own-v0'" in done.stdout
+
+
+def test_a_model_of_an_id_whose_wrapper_is_missing_acts(tmp_path: Path) -> None:
+    lost = (WrapperSpec("Lost", "no_such_module:Lost", {}),)
+    gymnasium.register("Lost-v0", PendulumEnv, max_episode_steps=9)
+    try:
+        with FastES("Lost-v0", preset="default", n_workers=0, **SETTINGS) as model:
+            model.save(tmp_path / "m")
+        gymnasium.registry["Lost-v0"].additional_wrappers = lost
+        with FastES.load(tmp_path / "m", n_workers=0) as model:
+            assert model.predict(np.zeros(3, np.float32))[0].shape == (1,)
+        with pytest.raises(EnvironmentUnavailable, match="no_such_module"):
+            FastES("Lost-v0", n_workers=0)
+    finally:
+        del gymnasium.registry["Lost-v0"]
 
 
 def test_what_draws_for_people_stays_here() -> None:

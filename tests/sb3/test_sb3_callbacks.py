@@ -479,6 +479,20 @@ def test_one_with_a_list_of_its_own_is_no_list_of_callbacks() -> None:
         assert (callback.n_calls, model.generation) == (10, 1)
 
 
+def test_a_generation_whose_callback_raises_has_its_row(tmp_path: Path) -> None:
+    def fail(_: Any, record: Any) -> None:
+        if record.generation == 3:
+            raise ZeroDivisionError
+
+    with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
+        model.set_logger(configure(tmp_path, ["json"]))
+        with pytest.raises(ZeroDivisionError):
+            model.learn(10**6, fail)
+        model.logger.close()
+    rows = [json.loads(line) for line in (tmp_path / "progress.json").read_text().splitlines()]
+    assert [row["time/iterations"] for row in rows] == [1, 2, 3]
+
+
 def test_what_a_callback_records_is_in_the_row_of_its_generation(tmp_path: Path) -> None:
     class Records(Quiet):
         def on_rollout_end(self) -> None:

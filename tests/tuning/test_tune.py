@@ -344,11 +344,11 @@ def test_bad_arguments_are_named(tmp_path: Path, more: dict[str, Any], said: str
 def test_the_command_that_is_told_trains_in_the_same_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "my studies").mkdir()
     more: dict[str, Any] = {**SMALL, "n_trials": 1, "verbose": 1, "study": tmp_path / "my studies" / "own.journal"}
-    env = make_wrapped_source("CartPole-v1", {"sutton_barto_reward": True}, [f"{__name__}:Slower"])
+    env = make_wrapped_source("CartPole-v1", {"sutton_barto_reward": True, "render_mode": None}, [f"{__name__}:Slower"])
     FastES.tune(env, **more)
     (said,) = re.findall("to train with them: (.*)", capsys.readouterr().out)
     told = ["fastes", "train", "CartPole-v1", "--preset", str(tmp_path / "my studies" / "own.toml")]
-    told += ["--env-kwargs", "sutton_barto_reward=true", "--wrapper", f"{__name__}:Slower"]
+    told += ["--env-kwargs", "sutton_barto_reward=true", "render_mode=null", "--wrapper", f"{__name__}:Slower"]
     assert shlex.split(said) == told
     FastES.tune(lambda: gymnasium.make("CartPole-v1"), **{**more, "study": tmp_path / "other.journal"})
     assert "to train with them: FastES(env, preset=" in capsys.readouterr().out

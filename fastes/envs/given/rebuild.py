@@ -80,11 +80,14 @@ def taken_apart(env: Env) -> tuple[EnvSpec, tuple[Wrapping, ...]]:
 
 
 def registered_wrappings(spec: EnvSpec) -> tuple[Wrapping, ...]:
-    """Return the wrappers that an id was registered with; () if one does not record its arguments, which Gymnasium says."""
+    """Return the wrappers that an id was registered with; () if Gymnasium cannot make one, and will say why."""
     specs = spec.additional_wrappers
+    try:
+        kinds: list[Any] = [load_env_creator(each.entry_point) for each in specs]
+    except (ImportError, AttributeError):
+        return ()
     if any(each.kwargs is None for each in specs):
         return ()
-    kinds: list[Any] = [load_env_creator(each.entry_point) for each in specs]
     return tuple(Wrapping(kind, dict(each.kwargs or {})) for kind, each in zip(kinds, specs, strict=True))
 
 
