@@ -1,4 +1,4 @@
-"""Atari games from pixels: a queue of trainings, each of one core, and a page with published scores."""
+"""Atari games: a queue of trainings, each of one core, and a page with published scores."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from fastes.settings.preset_loader import tomllib
 
 _RUN = "benchmarks.learning.game_run"
 _COLUMNS = 3  # of the picture
+_LEVELS = "#000000"  # colour of what others reach
 _OTHERS = {"ES, 1e9 frames": "es", "A3C, 1 day": "a3c", "SB3's PPO, 40M": "ppo", "random": "random", "human": "human"}
 
 Published = Mapping[str, Mapping[str, float]]  # of a game, by the keys of games.toml
@@ -83,14 +84,15 @@ def draw(scores: Sequence[Score], published: Published, path: Path) -> None:
     for score in scores:
         runs.setdefault(score.game, []).append(score)
     shown = {game: found for game, found in runs.items() if found}
-    colours = dict(zip(dict.fromkeys(["", *(score.flags for score in scores)]), itertools.cycle(COLOURS.values())))
+    others = (colour for colour in COLOURS.values() if colour != _LEVELS)
+    colours = dict(zip(dict.fromkeys(["", *(score.flags for score in scores)]), itertools.cycle(others)))
     figure, panels = new_grid(shown, _COLUMNS, (3.2, 2.0), 0.8)
     for axes, (game, found) in zip(panels, shown.items(), strict=True):
         for score in found:
             axes.plot(_middles(score) / 1e6, score.returns, color=colours[score.flags])
         for key, style in (("es", "--"), ("random", ":")):
             if key in published.get(game, {}):
-                axes.axhline(published[game][key], color="#000000", linestyle=style, linewidth=1.0)
+                axes.axhline(published[game][key], color=_LEVELS, linestyle=style, linewidth=1.0)
     if len(colours) > 1:
         lines = [Line2D([], [], color=colour) for colour in colours.values()]
         figure.legend(
@@ -108,10 +110,10 @@ def draw(scores: Sequence[Score], published: Published, path: Path) -> None:
 def report(scores: Sequence[Score], published: Published, picture: str) -> str:
     """The page that lies next to the CSV file."""
     versions = "\n".join(f"- {known}" for known in sorted({score.versions for score in scores}))
-    return f"""# Atari games from pixels
+    return f"""# Atari games
 
-Trainings of one core, with the preset `atari` unless flags say otherwise; {EPISODES} whole games without noise each. Frames
-count those of evaluations. "Of human": 0 % is the score of random actions, 100 % a human's.
+Trainings of one core from pixels, with the preset `atari`, unless flags say otherwise; {EPISODES} whole games without noise
+each. Frames count those of evaluations. "Of human": 0 % is the score of random actions, 100 % a human's.
 
 {tables(scores, published)}
 
@@ -133,7 +135,7 @@ def _normalised(score: float, others: Mapping[str, float]) -> str:
     """A score between that of random actions, 0 %, and a human's, 100 %."""
     if "human" not in others:
         return ""
-    return f"{100.0 * (score - others['random']) / (others['human'] - others['random']):.0f} %"
+    return f"{round(100.0 * (score - others['random']) / (others['human'] - others['random']))} %"
 
 
 def main(given: Sequence[str] | None = None) -> None:

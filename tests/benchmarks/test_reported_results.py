@@ -392,5 +392,7 @@ def test_the_page_of_games_has_their_scores() -> None:
         frames, hours = f"{4 * score.decisions / 1e6:.3g}M", f"{score.cpu_seconds / 3600:.2f}"
         reached = f"{score.score:,g} +- {score.std:,g} | {score.worst:,g}"
         assert f"| {score.game} | {frames} | {hours} | {reached} |" in page
+    for score in (score for score in scores if score.flags):
+        assert f"| {score.game} | {score.score:,g} +- {score.std:,g} |" in page
     without_flags = [score for score in scores if not score.flags]
     assert f"has {len(without_flags)} of its 36 trainings so far" in page
