@@ -210,8 +210,8 @@ def test_environment_and_policy_have_any_order(by_place: tuple[str, ...], named:
 @pytest.mark.parametrize(
     ("by_place", "named", "said"),
     [
-        ((), {}, r"FastES got no environment: use FastES\(env\)"),
-        ((), {"policy": "MlpPolicy"}, "FastES got no environment"),
+        ((), {}, r"env = None is a NoneType: expected an environment id such as 'CartPole-v1'"),
+        ((), {"policy": "MlpPolicy"}, "env = None is a NoneType"),
         (("MlpPolicy",), {}, "'MlpPolicy'.* names a policy but no environment"),
         (("MlpPolicy", "CartPole-v1"), {"env": "Toy-v0"}, "FastES got 'CartPole-v1' beside an environment and a policy"),
     ],

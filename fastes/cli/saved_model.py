@@ -69,8 +69,8 @@ def _load_file(path: Path, arguments: argparse.Namespace, n_workers: int | None)
         return FastES.load(path, source, n_workers)
     command = shlex.join(["fastes", *arguments.typed]).replace("{", "{{").replace("}", "}}") + ("" if env else " --env {}")
     try:
-        if kwargs:
-            env, kwargs = _with_kwargs(path, env, kwargs)
+        if kwargs and env is None:
+            env, kwargs = _with_kwargs(path, kwargs)
         model = FastES.load(path, env, n_workers, env_kwargs=kwargs or None)
     except CannotRebuild as error:  # of the file's arguments for the environment
         raise ValueError(f"{error.reason}. {_how_to_name(str(env), command, error.reason)}") from error
@@ -110,21 +110,17 @@ def wrapped_source(
     return make_wrapped_source(str(env), kwargs, names)
 
 
-def _with_kwargs(path: Path, env: str | None, kwargs: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
-    """Return the id of the environment, if known, and its arguments: if it is the checkpoint's, that one's updated by kwargs.
-
-    env: The id on the command line.
-    """
+def _with_kwargs(path: Path, kwargs: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return the id of the checkpoint's environment, if known, and its arguments updated by kwargs."""
     data = read_checkpoint(path).data.get("env")
     if isinstance(data, dict) and "id" in data:
         register_atari(str(data["id"]))
-    is_other = env is not None and isinstance(data, dict) and env.rpartition(":")[2] != data.get("id")
-    if is_other or not isinstance(data, dict) or "id" not in data or (env is None and data["id"] not in gymnasium.registry):
-        return env, {} if env is None else kwargs  # FastES.load says what is missing
+    if not isinstance(data, dict) or "id" not in data or data["id"] not in gymnasium.registry:
+        return None, {}  # FastES.load says what is missing
     try:
-        return env or str(data["id"]), {**plain_kwargs(data), **kwargs}
+        return str(data["id"]), {**plain_kwargs(data), **kwargs}
     except CannotRebuild:
-        return env, {} if env is None else kwargs
+        return None, {}
 
 
 def check_episodes(arguments: argparse.Namespace) -> None:

@@ -226,7 +226,7 @@ class EvolutionStrategy:
         self.seed, self.episodes = check_seed(seed), check_int("episodes", episodes, 1)
         table_size = check_int("table_size", whole(table_size), 0) or default_table_size(len(theta))
         if table_size < len(theta):
-            raise ValueError(f"a noise table of {table_size} values is too small: theta has {len(theta)} parameters")
+            raise ValueError(f"table_size = {table_size} is too small: theta has {len(theta)} parameters")
         self.table = NoiseTable(table_size, self.seed)
         history = History() if keep_best else None
         parts = self._new_optimizer(), self._new_adaptation(), 0, None, history

@@ -724,7 +724,7 @@ def env_and_policy(first: Any, second: Any, env: Any = None, policy: Any = None)
         env, policy: The named ones.
 
     Raises:
-        TypeError: There is no environment, or something is there twice.
+        TypeError: Something is there twice.
     """
     by_place = [each for each in (first, second) if each is not None]
     if env is None and policy is None:
@@ -735,8 +735,6 @@ def env_and_policy(first: Any, second: Any, env: Any = None, policy: Any = None)
         env = by_place.pop(0)
     if by_place:
         raise TypeError(f"FastES got {shown(by_place[0])} beside an environment and a policy: use FastES(env, policy)")
-    if env is None:
-        raise TypeError("FastES got no environment: use FastES(env), such as FastES('CartPole-v1')")
     if isinstance(env, CustomPolicy) or (isinstance(env, str) and _means_policy(env)):
         if policy is None:
             hint = suggest(env, POLICIES) if isinstance(env, str) and env not in POLICIES else ""

@@ -142,7 +142,8 @@ def _kinds(callback: Any) -> set[str]:
 
 def _is_list(callback: Any) -> bool:
     """Return whether a callback only calls those in its attribute `callbacks`."""
-    return "CallbackList" in _kinds(callback)
+    inner = getattr(callback, "callbacks", None)
+    return isinstance(inner, list) and ("CallbackList" in _kinds(callback) or (bool(inner) and all(map(counts_steps, inner))))
 
 
 def _is_periodic(callback: Any) -> bool:

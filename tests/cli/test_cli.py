@@ -264,19 +264,6 @@ def test_a_budget_that_a_stopped_run_has_passed_is_refused(
     assert main(["train", "--resume", str(run), "--total-timesteps", "2000", "--quiet"]) == 0, "its own, which is spent"
 
 
-def test_arguments_of_the_same_environment_are_added_to_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kwargs = ["--env-kwargs", "sutton_barto_reward=true"]  # episodes return -1
-    assert (
-        main(["train", "CartPole-v1", *kwargs, "--workers", "0", "--total-timesteps", "100", *SMALL, "--runs", str(tmp_path)])
-        == 0
-    )
-    for named in ([], ["--env", "CartPole-v1"]):
-        capsys.readouterr()
-        flags = [*named, "--env-kwargs", "render_mode=null", "--episodes", "2", "--workers", "0"]
-        assert main(["eval", str(tmp_path / "CartPole-v1" / "1"), *flags]) == 0
-        assert "mean -1.00" in capsys.readouterr().out, named
-
-
 def test_a_solved_run_that_is_resumed_tells_its_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--workers", "0", "--quiet", "--runs", str(tmp_path), "--target-return", "100", "--seed", "1"]
     assert main(["train", "CartPole-v1", *flags]) == 0
