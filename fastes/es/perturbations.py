@@ -158,9 +158,13 @@ class Perturbations:
 
     def _write(self, out: Float32, job: int) -> None:
         """Write candidate number `job` into out (num_params,)."""
-        sigma = self.sigma if self.sigma_each is None else self.sigma_each
         window = None if self.windows is None else (int(self.windows.first[job // 2]), self.windows.size)
-        write_candidate(out, self.theta, self.table.values, int(self.noise_index[job // 2]), sigma, job % 2, window)
+        write_candidate(out, self.theta, self.table.values, int(self.noise_index[job // 2]), self.sigmas, job % 2, window)
+
+    @property
+    def sigmas(self) -> float | Float32:
+        """The sigma of each parameter, float32 (num_params,), or the one of all."""
+        return self.sigma if self.sigma_each is None else self.sigma_each
 
     def __iter__(self) -> Iterator[Float32]:
         return map(self._candidate, range(len(self)))

@@ -61,7 +61,7 @@ class History(NamedTuple):
         perturbations, job, fitness: Those of the best candidate; None, 0 and -inf before the first.
         mean: The highest mean fitness of a generation.
         idle: Generations since the best candidate or the highest mean was a new one.
-        sigma_ratio: The largest sigma_i / |theta_i|.
+        sigma_ratio: The largest sigma_i / |theta_i|; infinite if a theta_i is 0.
         is_stuck: Whether the last step was so short that theta stayed the same.
     """
 
@@ -88,8 +88,8 @@ class History(NamedTuple):
         job = int(np.where(finite, fitness, -math.inf).argmax())
         with np.errstate(over="ignore"):
             best, mean = float(fitness.flat[job]), float(fitness[finite].mean())
-        sigma = perturbations.sigma if perturbations.sigma_each is None else perturbations.sigma_each
-        sigma_ratio = _largest_ratio(sigma, perturbations.theta)
+        with np.errstate(divide="ignore", over="ignore"):
+            sigma_ratio = float((perturbations.sigmas / np.abs(perturbations.theta)).max())
         is_stuck = step_norm > 0.0 and np.array_equal(theta, perturbations.theta)
         rest = max(mean, self.mean), 0 if best > self.fitness or mean > self.mean else self.idle + 1, sigma_ratio, is_stuck
         if best > self.fitness:
@@ -116,12 +116,6 @@ class History(NamedTuple):
         if self.is_stuck:
             return "the steps are too short to change the parameters"
         return ""
-
-
-def _largest_ratio(change: float | Float32, theta: Float32) -> float:
-    """Return the largest |change_i| / |theta_i|; infinite if a theta_i is 0 and changes."""
-    with np.errstate(all="ignore"):
-        return float(np.nan_to_num(np.abs(change) / np.abs(theta), nan=0.0, posinf=np.inf).max())
 
 
 class Update(NamedTuple):
@@ -501,8 +495,8 @@ class EvolutionStrategy:
 def estimate_gradient(perturbations: Perturbations, shaped: Shaped, weight_decay: float) -> Float32:
     """g = scale / perturbed_fraction * sum_j w_j eps_j - weight_decay * theta, float32 (num_params,).
 
-    If each parameter has its own sigma, its sum is
-    multiplied by sigma_i over the mean sigma, as in PGPE: a parameter with twice the sigma takes twice the step.
+    If each parameter has its own sigma, its sum is multiplied by sigma_i over the mean sigma, as in PGPE: a parameter with
+    twice the sigma takes twice the step.
     """
     theta = perturbations.theta
     gradient = perturbations.table.weighted_sum(perturbations.noise_index, shaped.weights, len(theta), perturbations.windows)

@@ -361,7 +361,7 @@ def _check_kind_fits(name: str, observations: Any, actions: Any, kind: Kind) -> 
         own = make_policy_spec(kind.settings.policy, observations, actions, kwargs).images
         if said := _misfit_of_images(own, spec.images, observations):
             raise CheckpointMismatch(f"env = {name!r} does not fit the policy: {said}")
-    fits = head is None if spec.head is None else spec.head.fits(head)
+    fits = spec.head is None or spec.head.fits(head)
     if (shape, flattened) != (spec.obs_shape, spec.flattened) or not fits:
         offered, wanted = (
             f"observations {each}{' that are flattened' if is_flattened else ''} and {actions_in_words(its_head)}"

@@ -400,11 +400,12 @@ class RunFolder(Callback):
         best = self.path / BEST
         try:
             self._lock.check()
+        except OSError:  # it is another training's
+            return False
+        try:
             if os.path.lexists(best):
                 read_checkpoint(best)
                 return True
-        except OSError:  # it is another training's
-            return False
         except CheckpointError as error:
             self._warn(f"{summary_of(error)}; it is kept as {keep_aside(best)}, and the last parameters take its place")
         return False

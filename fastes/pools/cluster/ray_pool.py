@@ -247,7 +247,8 @@ class RayPool(Pool):
                 self._correct(member, owner, answer)
 
     def _count(self, open_: OpenTicket, steps: int) -> None:
-        self._played = self._played.plus(**{"candidates" if open_.is_candidates else "evaluations": steps})
+        played = self._played
+        self._played = played.plus(candidates=steps) if open_.is_candidates else played.plus(evaluations=steps)
 
     def steps_played(self) -> StepsPlayed:
         """Return the steps of episodes that nodes have reported, without running ones."""
