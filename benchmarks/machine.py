@@ -62,7 +62,7 @@ def versions(*more: str) -> str:
 
 def describe() -> str:
     """Machine and versions on one line."""
-    hardware = f"{cpu_model()}, {available_cpus()} usable cores, {memory_gib():.0f} GiB"
+    hardware = f"{cpu_model()}, usable cores: {available_cpus()}, {memory_gib():.0f} GiB"
     return f"{hardware}, {system()}, {_core.variant()} kernels; {versions()}"
 
 

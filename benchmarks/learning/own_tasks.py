@@ -148,9 +148,7 @@ def _standing(scores: Scores, mine: str, peer: str) -> str:
 
 def main(given: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learning.own_tasks", description=__doc__)
-    parser.add_argument(
-        "command", choices=("run", "table", "check"), help="check plays random actions and actions that never change"
-    )
+    parser.add_argument("command", choices=("run", "table"), help="run the trainings, or print their scores")
     parser.add_argument("--tasks", nargs="+", default=[], metavar="NAME", help="tasks, splits or groups (default: all)")
     methods = "auto, recipe:<preset>, ppo, trpo, a2c, ars, cma, random, fixed; NAME@PEER: in PEER's CPU time (default: auto)"
     parser.add_argument("--method", nargs="+", default=["auto"], metavar="NAME", help=methods)

@@ -196,7 +196,10 @@ def test_folders_are_merged_and_nothing_counts_twice() -> None:
 
 @pytest.fixture
 def contestants(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Names of the contestants that were started; those of seed 1 fail after a point while `broken` is in the list."""
+    """Names of the contestants that were started. Those of seed 1 fail after a point while `broken` is in the list.
+
+    Those of seed 3 fail as they end, after their last row.
+    """
     started = ["broken"]
 
     class Contestant(contextlib.ExitStack):
@@ -208,6 +211,7 @@ def contestants(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             self.callback(os.close, self.ready)
             started.append(f"{given['task']['algo']} {given['task']['seed']}")
             self.broken = given["task"]["seed"] == 1 and "broken" in started
+            self.fails_at_its_end = given["task"]["seed"] == 3
             statistics = {"wall": 1.0, "cpu": 2.0, "score": 5.0, "std": 0.0, "episodes": 1, "note": ""}
             self.says = [[{"kind": "point", "steps": 0, **statistics}], [{"kind": "alive", "steps": 5}]]
             self.says += [] if self.broken else [[{"kind": "final", "steps": 10, **statistics}]]
@@ -216,7 +220,7 @@ def contestants(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             return self.ready
 
         def read(self) -> list[dict[str, Any]] | None:
-            if self.broken and not self.says:
+            if (self.broken or self.fails_at_its_end) and not self.says:
                 raise ChildFailed("exit status -9: killed")
             return self.says.pop(0) if self.says else None
 
@@ -239,6 +243,15 @@ def test_resuming_skips_what_is_finished_and_repeats_the_rest(tmp_path: Path, co
     assert [found.scores.tolist() for found in finished_runs(read_rows(place.results))] == [[5.0, 5.0]] * 6
     run_all([tasks[0]._replace(budget=Budget(2.0))], place)
     assert contestants[2:] == ["fastes 0"], "another budget is another run"
+
+
+def test_a_run_whose_process_fails_after_its_last_row_counts(tmp_path: Path, contestants: list[str]) -> None:
+    place, task = Place(tmp_path, (0,), 0.0), Task("CartPole-v1", "fastes", 3, Budget(1.0))
+    run_all([task], place)
+    assert [row.kind for row in read_rows(place.results)] == ["point", "final"]
+    contestants.clear()
+    run_all([task], place)
+    assert contestants == []
 
 
 def start(tmp_path: Path, code: str, patience: float = 60.0) -> Iterator[dict[str, Any]]:

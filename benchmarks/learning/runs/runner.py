@@ -70,9 +70,12 @@ class Contestant:
             print(f"{self.task.name}: {_told(record)}", file=sys.stderr, flush=True)
 
     def end(self, failure: str | None) -> None:
-        if failure is None and not is_finished(read_rows(self.place.results), self.task):
-            failure = "it ended before its last evaluation"
-        if failure is not None:
+        mine = (row for row in read_rows(self.place.results) if (row.key, row.attempt) == (self.task.key, self.attempt))
+        finished = any(row.kind == FINAL for row in mine)
+        if failure is not None and finished:
+            print(f"{self.task.name} failed after its last evaluation, which counts: {failure}", file=sys.stderr, flush=True)
+        elif not finished:
+            failure = failure or "it ended before its last evaluation"
             append_row(self.place.results, failed_row(self.task.key, self.attempt, self.place.machine, failure))
             print(f"{self.task.name} failed: {failure}", file=sys.stderr, flush=True)
 
