@@ -96,13 +96,17 @@ def tuned_without_peers(rows: Sequence[Any]) -> list[str]:
 # --- tasks without tuned settings -------------------------------------------------------------------------------------
 
 
-def untuned(rows: Sequence[Row], methods: Mapping[str, str]) -> tuple[list[Line], str]:
+def untuned(
+    rows: Sequence[Row], methods: Mapping[str, str], shares: Mapping[str, float] | None = None
+) -> tuple[list[Line], str]:
     """Return the scores on tasks without tuned settings, as a picture's lines and a table.
 
     Args:
         rows: Rows of the study.
         methods: Those of the study, by the contestants' names here.
+        shares: How much of PPO's CPU time FastES took on each task, for a column of the table.
     """
+    in_time = {} if shares is None else {"FastES's share of PPO's time": shares}
     tasks = read_tasks()
     scores = score_all(rows, tasks)
     methods = {who: method for who, method in methods.items() if any(played == method for _, played in scores)}
@@ -116,9 +120,11 @@ def untuned(rows: Sequence[Row], methods: Mapping[str, str]) -> tuple[list[Line]
     cells = []
     for line in lines:
         values = [_cell(line.values.get(who)) for who in methods]
-        cells.append([line.task, _SPLITS[tasks[line.task].split], *values, standing(lead(line))])
-    cells.append(["mean", f"{len(lines)} tasks", *(_mean(lines, who) for who in methods), ""])
-    return lines, markdown_table(("task", "recipes", *(_NAMES[who] for who in methods), "FastES is"), cells)
+        taken = [f"{column[line.task]:.2f}" for column in in_time.values()]
+        cells.append([line.task, _SPLITS[tasks[line.task].split], *values, standing(lead(line)), *taken])
+    medians = [f"{statistics.median(column.values()):.2f} (median)" for column in in_time.values()]
+    cells.append(["mean", f"{len(lines)} tasks", *(_mean(lines, who) for who in methods), "", *medians])
+    return lines, markdown_table(("task", "recipes", *(_NAMES[who] for who in methods), "FastES is", *in_time), cells)
 
 
 def shares_of_time(rows: Sequence[Row], method: str) -> dict[str, float]:
@@ -129,15 +135,6 @@ def shares_of_time(rows: Sequence[Row], method: str) -> dict[str, float]:
         if row.method == method and (row.task, row.seed) in seconds:
             shares.setdefault(row.task, []).append(row.cpu / seconds[row.task, row.seed])
     return {task: statistics.median(its) for task, its in shares.items()}
-
-
-def _time_taken(shares: Mapping[str, float]) -> str:
-    """The median share of PPO's CPU time, and the tasks on which it is more than all of it, the largest first."""
-    told = {task: f"{share:.2f}" for task, share in sorted(shares.items(), key=lambda pair: -pair[1])}
-    longer = [f"{task} ({share})" for task, share in told.items() if float(share) > 1.0]
-    return f"{statistics.median(shares.values()):.2f} of it in the median" + (
-        f", and more than all of it on {', '.join(longer)}" if longer else ", and never more than all of it"
-    )
 
 
 def _cell(value: float | None) -> str:
@@ -265,7 +262,7 @@ class Compared(NamedTuple):
 
     tuned: tuple[list[Line], str]
     in_time: tuple[list[Line], str]
-    shares_of_time: dict[str, dict[str, float]]  # of PPO's CPU time, by contestant and task
+    trpo_time: float  # its share of PPO's CPU time in the median task
     in_steps: tuple[list[Line], str]
     clocked: str
     alone: list[str]
@@ -279,8 +276,8 @@ def compared() -> Compared:
     raced = read_rows(RESULTS / "race" / "results.csv")
     return Compared(
         tuned(raced),
-        untuned(own, _IN_TIME),
-        {who: shares_of_time(own, method) for who, method in _IN_TIME.items()},
+        untuned(own, _IN_TIME, shares_of_time(own, _IN_TIME["auto"])),
+        statistics.median(shares_of_time(own, _IN_TIME["trpo"]).values()),
         untuned(own, _IN_STEPS),
         clocked(read_rows(RESULTS / "head_to_head" / "results.csv")),
         tuned_without_peers(raced),
@@ -310,8 +307,8 @@ def page(found: Compared) -> str:
         "## Without tuned settings, in the same CPU time",
         "![Scores in PPO's CPU time](pictures/comparison_time.png)",
         "FastES races its recipes, and PPO and TRPO have the defaults of SB3 and sb3-contrib. FastES has as many steps as a "
-        f"shorter training predicts for PPO's CPU time. They took {_time_taken(found.shares_of_time['auto'])}. TRPO has PPO's "
-        f"steps, which took {_time_taken(found.shares_of_time['trpo'])}. A2C, ARS and CMA-ES were not run in it. [Presets]"
+        "shorter training predicts for PPO's CPU time; the last column says how much of it they took. TRPO has PPO's steps, "
+        f"which took {found.trpo_time:.2f} of it in the median. A2C, ARS and CMA-ES were not run. [Presets]"
         "(presets.md#what-a-race-reaches) says what the scores 0 and 1 are. PPO and FastES have three seeds, the others one. "
         + losses(found.in_time[0]),
         found.in_time[1],

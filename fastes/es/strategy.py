@@ -25,6 +25,7 @@ from fastes.number_array import number_array
 from fastes.setting_fields import checked_number
 
 Float32 = npt.NDArray[np.float32]
+SLICES_PER_PAIR = 10  # the least that a noise table of a size of the user's has
 PATIENCE = 100  # generations without anything better before a search ends
 _RESOLVED = float(np.finfo(np.float32).eps) / 2  # a smaller fraction of a float32 changes nothing when it is added
 
@@ -218,10 +219,10 @@ class EvolutionStrategy:
         first = {"sigma": sigma, "learning_rate": learning_rate, "population_size": population_size}
         self._use(make_hyperparameters({**first, **hyperparameters}), len(theta))
         self.seed, self.episodes = check_seed(seed), check_int("episodes", episodes, 1)
-        table_size = check_int("table_size", whole(table_size), 0) or default_table_size(len(theta))
-        if table_size < len(theta):
-            raise ValueError(f"table_size = {table_size} is too small: theta has {len(theta)} parameters")
-        self.table = NoiseTable(table_size, self.seed)
+        table_size = check_int("table_size", whole(table_size), 0)
+        if table_size:
+            _check_table(table_size, len(theta), self.population_size // 2)
+        self.table = NoiseTable(table_size or default_table_size(len(theta)), self.seed)
         history = History() if keep_best else None
         parts = self._new_optimizer(), self._new_adaptation(), 0, None, history
         self._state = _State(theta, *parts)
@@ -588,6 +589,16 @@ def _all_finite(array: AnyFloat) -> bool:
 
 def _norm(x: Float32) -> float:
     return math.sqrt(_core.sum_squares(x))
+
+
+def _check_table(size: int, num_params: int, pairs: int) -> None:
+    """Raise ValueError if pairs of one generation are likely to have the same slice of the table."""
+    slices, least = max(0, size - num_params + 1), num_params - 1 + SLICES_PER_PAIR * pairs
+    if size < least:
+        raise ValueError(
+            f"table_size (noise_table_size of FastES) = {size:,} is too small: it has {slices:,} slices of {num_params:,} "
+            f"parameters for {pairs:,} pairs, so candidates would be alike; expected at least {least:,}, or 0 for the default"
+        )
 
 
 def _checked_theta(theta: npt.ArrayLike) -> Float32:

@@ -167,7 +167,8 @@ class Settings(Hyperparameters):
     )
     action_noise: float = setting(
         0.0,
-        "standard deviation of Gaussian noise on training actions (Box), in halves of the action range",
+        "standard deviation of Gaussian noise on the policy's outputs in training (Box); if they are clipped to the action "
+        "range, in halves of it",
         "episodes",
         low=0.0,
     )

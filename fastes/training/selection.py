@@ -352,7 +352,9 @@ class Selection:
         return next((trial for trial in self.trials if trial.training.cap is None), self.trials[0])
 
     def least_budget(self, count: int, length: float) -> float:
-        """The least budget with which the first trials race: each has LEAST_GENERATIONS generations in the first rung.
+        """The least budget with which the first trials race: LEAST_GENERATIONS each in the first rung, on average.
+
+        Trials have equal parts of a rung, so those with more episodes per generation have fewer generations.
 
         Args:
             count: The number of trials.

@@ -244,6 +244,14 @@ def test_a_search_that_begins_anew_knows_only_the_best(way: str) -> None:
     assert es.history.idle == 0, "the mean of its first generation is its best so far"
 
 
+def test_a_table_whose_slices_would_repeat_within_a_generation_is_refused() -> None:
+    message = r"table_size .noise_table_size of FastES. = 8 .* it has 1 slices of 8 parameters for 32 pairs.*at least 327"
+    with pytest.raises(ValueError, match=message):
+        EvolutionStrategy(np.zeros(8), population_size=64, table_size=8)
+    es = EvolutionStrategy(np.zeros(8), population_size=64, table_size=327)
+    assert len(np.unique(es.ask(), axis=0)) > 60
+
+
 @pytest.mark.parametrize("size", ["big", 2.5, -1])
 def test_a_table_of_another_kind_of_size_is_refused(size: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="table_size"):
