@@ -121,10 +121,10 @@ def untuned(
     for line in lines:
         values = [_cell(line.values.get(who)) for who in methods]
         taken = [f"{column[line.task]:.2f}" for column in in_time.values()]
-        cells.append([line.task, _SPLITS[tasks[line.task].split], *values, standing(lead(line)), *taken])
+        cells.append([line.task, _SPLITS[tasks[line.task].split], *values, *taken, standing(lead(line))])
     medians = [f"{statistics.median(column.values()):.2f} (median)" for column in in_time.values()]
-    cells.append(["mean", f"{len(lines)} tasks", *(_mean(lines, who) for who in methods), "", *medians])
-    return lines, markdown_table(("task", "recipes", *(_NAMES[who] for who in methods), "FastES is", *in_time), cells)
+    cells.append(["mean", f"{len(lines)} tasks", *(_mean(lines, who) for who in methods), *medians, ""])
+    return lines, markdown_table(("task", "recipes", *(_NAMES[who] for who in methods), *in_time, "FastES is"), cells)
 
 
 def shares_of_time(rows: Sequence[Row], method: str) -> dict[str, float]:
@@ -307,7 +307,7 @@ def page(found: Compared) -> str:
         "## Without tuned settings, in the same CPU time",
         "![Scores in PPO's CPU time](pictures/comparison_time.png)",
         "FastES races its recipes, and PPO and TRPO have the defaults of SB3 and sb3-contrib. FastES has as many steps as a "
-        "shorter training predicts for PPO's CPU time; the last column says how much of it they took. TRPO has PPO's steps, "
+        "shorter training predicts for PPO's CPU time; a column says how much of it they took. TRPO has PPO's steps, "
         f"which took {found.trpo_time:.2f} of it in the median. A2C, ARS and CMA-ES were not run. [Presets]"
         "(presets.md#what-a-race-reaches) says what the scores 0 and 1 are. PPO and FastES have three seeds, the others one. "
         + losses(found.in_time[0]),
