@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -130,13 +130,40 @@ class ClipUp:
         self.velocity = np.array(state["step"], dtype=np.float32)
 
 
-# number of parameters, momentum, beta2, max_speed -> optimiser
-_MAKERS: dict[str, Callable[[int, float, float, float], Optimizer]] = {
-    "adam": lambda num_params, momentum, beta2, _: Adam(num_params, momentum, beta2),
-    "sgd": lambda num_params, momentum, *_: SGD(num_params, momentum),
-    "clipup": lambda num_params, momentum, _, max_speed: ClipUp(num_params, momentum, max_speed),
+class _Named(NamedTuple):
+    """An optimiser that has a name.
+
+    Attributes:
+        make: From the number of parameters, momentum, beta2 and max_speed.
+        kind: Its class.
+        step_length: Length of an early step: from the learning rate, the gradient's length, the number of parameters and the
+            momentum.
+    """
+
+    make: Callable[[int, float, float, float], Optimizer]
+    kind: type[Any]
+    step_length: Callable[[float, float, int, float], float]
+
+
+_NAMED = {
+    "adam": _Named(
+        lambda num_params, momentum, beta2, _: Adam(num_params, momentum, beta2),
+        Adam,
+        lambda rate, _, num_params, __: rate * math.sqrt(num_params),
+    ),
+    "sgd": _Named(
+        lambda num_params, momentum, *_: SGD(num_params, momentum),
+        SGD,
+        lambda rate, gradient, _, momentum: rate * gradient / (1.0 - momentum),
+    ),
+    "clipup": _Named(
+        lambda num_params, momentum, _, max_speed: ClipUp(num_params, momentum, max_speed),
+        ClipUp,
+        lambda rate, *_: rate,
+    ),
 }
-OPTIMIZERS = tuple(_MAKERS)
+OPTIMIZERS = tuple(_NAMED)
+_KINDS = {named.kind for named in _NAMED.values()}
 _EXAMPLE = "optimizer=RMSprop, or functools.partial(RMSprop, decay=0.9) for one with arguments of its own"
 
 
@@ -190,9 +217,9 @@ def make_optimizer(
         TypeError: A function or class that does not make an optimiser.
     """
     if isinstance(optimizer, str):
-        if optimizer not in _MAKERS:
+        if optimizer not in _NAMED:
             raise ValueError(f"unknown optimizer {optimizer!r}: expected one of {OPTIMIZERS}{suggest(optimizer, OPTIMIZERS)}")
-        return _MAKERS[optimizer](num_params, momentum, beta2, max_speed)
+        return _NAMED[optimizer].make(num_params, momentum, beta2, max_speed)
     try:
         made = optimizer(num_params)
     except TypeError as error:
@@ -215,6 +242,11 @@ def make_optimizer(
     return made
 
 
+def step_length(optimizer: str, learning_rate: float, gradient: float, num_params: int, momentum: float) -> float:
+    """Return the length of an early step of one of OPTIMIZERS, from the gradient's length."""
+    return _NAMED[optimizer].step_length(learning_rate, gradient, num_params, momentum)
+
+
 def stepped(optimizer: Optimizer, gradient: Float32, learning_rate: float) -> tuple[Optimizer, Float32]:
     """Take a step without changing the optimiser.
 
@@ -224,8 +256,8 @@ def stepped(optimizer: Optimizer, gradient: Float32, learning_rate: float) -> tu
     Raises:
         ValueError: The step has another shape.
     """
-    own = type(optimizer) in (SGD, Adam, ClipUp)
-    new = shallow(optimizer) if own else copy.deepcopy(optimizer)  # that of a user may write into its arrays
+    # that of a user may write into its arrays
+    new = shallow(optimizer) if type(optimizer) in _KINDS else copy.deepcopy(optimizer)
     step = np.asarray(new.step(gradient, learning_rate), dtype=np.float32)
     if step.shape != gradient.shape:
         raise ValueError(f"the step of {shown(optimizer)} has shape {step.shape}: expected {gradient.shape}, as the gradient")

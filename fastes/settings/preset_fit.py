@@ -15,6 +15,7 @@ from fastes.envs.as_registered import in_few_words, registered
 from fastes.envs.likeness import same
 from fastes.envs.source import EnvSource
 from fastes.errors import warn_user
+from fastes.es import optimizers
 from fastes.es.fitness_shaping import shape_returns
 from fastes.es.schedules import make_schedule
 from fastes.settings.preset_loader import all_presets, load_preset
@@ -116,20 +117,18 @@ def tell_of_target(source: EnvSource, settings: Settings) -> None:
 def step_length(settings: Settings, num_params: int) -> float | None:
     """Return the length of a first step over that of a perturbation, sigma * sqrt(num_params), while returns are noise.
 
-    None if a function decides it. Adam moves each parameter by its learning rate, ClipUp all of them by that length
-    together; SGD moves them by a sum of perturbations, each weighted by its shaped return.
+    None if a function decides it. The gradient is then a sum of perturbations, each weighted by its shaped return.
     """
     if any(callable(getattr(settings, name)) for name in _OF_STEPS):
         return None
     rate, sigma = (make_schedule(name, getattr(settings, name))(1.0) for name in _NUMBERS)
-    if settings.optimizer == "adam":
-        return rate / sigma
-    if settings.optimizer == "clipup":
-        return rate / (sigma * math.sqrt(num_params))
     pairs = min(settings.population_size // 2, _MOST_PAIRS)
     returns = np.random.default_rng(0).standard_normal((pairs, 2))
     shaped = shape_returns(returns, sigma, settings.shaping, settings.top_fraction)
-    return rate * shaped.scale * float(np.linalg.norm(shaped.weights)) / (1.0 - settings.momentum) / sigma
+    perturbation = math.sqrt(num_params)  # its length over sigma
+    gradient = shaped.scale * float(np.linalg.norm(shaped.weights)) * perturbation
+    length = optimizers.step_length(str(settings.optimizer), rate, gradient, num_params, settings.momentum)
+    return length / (sigma * perturbation)
 
 
 def warn_of_step_length(preset: str, settings: Settings, changes: Mapping[str, Any], num_params: int) -> None:
