@@ -26,7 +26,6 @@ from fastes.es.perturbations import check_episodes
 from fastes.es.strategy import EvolutionStrategy
 from fastes.models.acting import act, replay_job
 from fastes.models.arguments import (
-    arguments_from,
     changed_settings,
     check_verbose,
     checked_minutes,
@@ -68,6 +67,7 @@ from fastes.rollout.episode import Episode
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
 from fastes.runs.curves import Curve, RungEnd, draw_curves, title_of
+from fastes.settings.config_file import arguments_from
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit, tell_of_target, warn_of_step_length
 from fastes.settings.preset_loader import preset_for
@@ -112,6 +112,7 @@ class Agent:
         verbose: The argument.
         base_preset: Name of the preset that the settings were taken from, or of the first recipe; '' for a loaded model.
         given_settings: The settings that were given to the constructor, or to `load`.
+        given_keywords: The argument info_keywords.
         max_minutes: The argument of the last `learn`; infinity for none.
         kept_evaluations: Those of this model's training, for `plot`.
     """
@@ -121,6 +122,9 @@ class Agent:
     pool: Pool
     pool_choice: PoolChoice
     verbose: int
+    given_keywords: tuple[str, ...]
+    evaluator: Evaluator
+    max_minutes: float
     kept_evaluations: KeptEvaluations
     base_preset: str = ""
     given_settings: Mapping[str, Any]

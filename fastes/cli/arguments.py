@@ -9,11 +9,14 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from fastes.errors import suggest
 from fastes.settings.foreign_names import ANSWERS, answer
 from fastes.settings.settings import setting_names
+
+RUNS = Path("runs")  # the folder of run folders, if none is given
 
 
 class Parser(argparse.ArgumentParser):

@@ -53,7 +53,6 @@ def add_check_env(commands: Any) -> None:
         usage="%(prog)s env [flags]",
         add_help=False,
     )
-    check.set_defaults(command="check-env")
     add_short_help(check, _MAIN)
     check.add_argument("env", help="environment id, such as HalfCheetah-v5 or module:Env-v0")
     add_env_kwargs(check)

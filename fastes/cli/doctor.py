@@ -44,14 +44,13 @@ class Row(NamedTuple):
 
 
 def add_doctor(commands: Any) -> None:
-    doctor = commands.add_parser(
+    commands.add_parser(
         "doctor",
         help="what this machine has for FastES, what of it works, and what installs the rest",
         description="Say which versions, cores, memory and libraries there are, try what FastES uses, each in a process of its "
         "own, and name the command that installs each optional part that is missing. The exit status is 0 when all that "
         "training needs works, and else 1; drawing and optional parts do not count.",
     )
-    doctor.set_defaults(command="doctor", env=None)
 
 
 def main() -> int:

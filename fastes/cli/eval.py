@@ -21,7 +21,6 @@ _SECONDS = 0.2  # between updates of the bar
 
 def add_eval(commands: Any) -> None:
     evaluate = commands.add_parser("eval", help="noise-free return of a trained policy over many episodes")
-    evaluate.set_defaults(command="eval")
     add_episodes(evaluate, episodes=100)
     add_workers(evaluate)
 

@@ -29,7 +29,6 @@ def add_info(commands: Any) -> None:
         description="Tell all that is known of a run or a checkpoint from its files alone: no environment is built, and no "
         "code from a file runs.",
     )
-    info.set_defaults(command="info", env=None)
     info.add_argument("run", type=Path, metavar="RUN", help="a run folder or a checkpoint file")
     info.add_argument("--json", action="store_true", help="print JSON")
 

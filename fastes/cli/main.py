@@ -71,7 +71,7 @@ def _run(argv: Sequence[str] | None) -> int:
                 return 0
             arguments = parser.parse_args(argv)
         arguments.typed = sys.argv[1:] if argv is None else list(argv)  # for messages that say what to type instead
-        find_modules_here(arguments.env, *getattr(arguments, "wrapper", []))
+        find_modules_here(getattr(arguments, "env", None), *getattr(arguments, "wrapper", []))
         with contextlib.nullcontext() if arguments.command in ("train", "tune") else output_is_the_result():
             return _COMMANDS[arguments.command][1](arguments)
     except KeyboardInterrupt:
@@ -107,7 +107,7 @@ def _short_warnings(caller: str) -> Iterator[None]:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="fastes", description="Evolution Strategies for Gymnasium environments.")
     parser.add_argument("--version", action="version", version=f"fastes {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="command")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for add, _ in _COMMANDS.values():
         add(commands)
     return parser

@@ -24,7 +24,6 @@ _LABELS = {BEST: "best", CHECKPOINT: "last"}  # of a run folder's files, on fram
 
 def add_play(commands: Any) -> None:
     player = commands.add_parser("play", help="play a trained policy and print the return of each episode")
-    player.set_defaults(command="play")
     add_episodes(player, episodes=1)
     show = player.add_mutually_exclusive_group()
     show.add_argument("--video", type=Path, metavar="FILE", help="write an mp4, or a GIF (.gif); needs no screen")

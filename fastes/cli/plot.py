@@ -22,7 +22,6 @@ def add_plot(commands: Any) -> None:
         "of several runs in one picture. Runs that differ in their seeds alone become one line, the median of these, with the "
         "range from the lowest to the highest.",
     )
-    plot.set_defaults(command="plot", env=None)
     plot.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="a run folder, whether it is finished or not, or a folder of several"
     )

@@ -14,7 +14,7 @@ def add_replay(commands: Any) -> None:
     replay = commands.add_parser(
         "replay", help="play again, in this process, one episode of the generation in which training failed, to see its error"
     )
-    replay.set_defaults(command="replay", checkpoint="last")
+    replay.set_defaults(checkpoint="last")
     add_model(replay)
     replay.add_argument("--generation", type=int, required=True, metavar="G", help="as the error message counts them")
     replay.add_argument("--job", type=int, required=True, metavar="J", help="a candidate, or population size + n")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fastes.cli.arguments import RUNS
 from fastes.errors import FastESError
 from fastes.reports.progress_bar import short
 from fastes.reports.task_in_words import duration_in_words
@@ -18,7 +19,6 @@ from fastes.runs.setting_differences import named_values, telling, told_settings
 from fastes.system.console import columns_of, say
 from fastes.system.near_paths import printable
 
-_RUNS = Path("runs")  # where fastes train puts them
 _LEAST_SETTINGS, _BEFORE_SETTINGS = 14, 3  # characters of settings, and columns without which a terminal shows none
 _IN_OTHER_COLUMNS = ("total_timesteps",)  # settings
 
@@ -30,7 +30,6 @@ def add_runs(commands: Any) -> None:
         description="List runs in a table, those that changed last first. The return is that of the parameters that a finished "
         "run has kept, or else its best evaluation so far. Settings are shown where runs of the same environment differ.",
     )
-    runs.set_defaults(command="runs", env=None)
     add_folders(runs)
     runs.add_argument(
         "--sort",
@@ -44,7 +43,7 @@ def add_runs(commands: Any) -> None:
 def add_folders(parser: Any) -> None:
     """Add the argument of `named_runs`."""
     parser.add_argument(
-        "folders", nargs="*", type=Path, metavar="FOLDER", help=f"a folder of runs, or a run folder (default: {_RUNS})"
+        "folders", nargs="*", type=Path, metavar="FOLDER", help=f"a folder of runs, or a run folder (default: {RUNS})"
     )
 
 
@@ -65,7 +64,7 @@ def run_runs(arguments: argparse.Namespace) -> int:
 def named_runs(named: Sequence[Path]) -> list[Path]:
     """Return the run folders in these folders, each once; those in runs/ if none is named. FastESError if there are none."""
     try:
-        return each_once([run for path in named or [_RUNS] for run in runs_of(path)])
+        return each_once([run for path in named or [RUNS] for run in runs_of(path)])
     except FastESError as error:
         if named:
             raise

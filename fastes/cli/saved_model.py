@@ -21,10 +21,10 @@ from fastes.envs.import_hook import register_atari
 from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.envs.source import EnvSource, MissingEnv
 from fastes.model import FastES
-from fastes.models.arguments import Config, config_of_run, env_kwargs_of
 from fastes.models.model import Model
 from fastes.rollout.episode import STEP_GUARD
 from fastes.runs.run_config import CONFIG, read_config
+from fastes.settings.config_file import Config, config_of_run, env_kwargs_of
 
 
 def add_model(parser: Any) -> None:

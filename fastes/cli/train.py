@@ -18,6 +18,7 @@ import gymnasium
 
 from fastes.checkpoints.locate import find_checkpoint, is_run_folder
 from fastes.cli.arguments import (
+    RUNS,
     add_cluster,
     add_env_kwargs,
     add_short_help,
@@ -47,7 +48,7 @@ from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.errors import FastESError, WorkerError, check_int
 from fastes.es.schedules import ANY_NUMBER, count_at, make_schedule
 from fastes.model import FastES
-from fastes.models.arguments import checked_minutes, env_kwargs_of, read_settings
+from fastes.models.arguments import checked_minutes
 from fastes.models.one_pool import one_pool
 from fastes.policies.obs_columns import ALL
 from fastes.policies.policy_keywords import KEYS
@@ -58,11 +59,11 @@ from fastes.reports.monitor_files import EVALUATIONS, MONITOR
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
 from fastes.runs.run_folder import RunFolder, new_run_folder
 from fastes.seeds import MOST_SEEDS, make_models
+from fastes.settings.config_file import env_kwargs_of, read_settings
 from fastes.settings.settings import COUNTED, SCHEDULES
 from fastes.system.console import say
 from fastes.system.interrupts import Terminated, interrupts_wait
 
-RUNS = "runs"  # the folder of run folders, unless --runs says another
 _ROW_SECONDS = {True: 1.0, False: 10.0}  # on a terminal, and in a file or a pipe
 _LINE_SECONDS = 30.0  # between lines on how far the training is, in a file or a pipe
 
@@ -100,7 +101,6 @@ def add_train(commands: Any) -> None:
         usage="%(prog)s [env] [flags]",
         add_help=False,
     )
-    train.set_defaults(command="train")
     add_short_help(train, _MAIN)
     _add_start(train)
     _add_run_folder(train)
@@ -250,7 +250,7 @@ def _new_model(arguments: argparse.Namespace, seed: int | None) -> FastES:
 
 def _place_of_runs(arguments: argparse.Namespace) -> Path:
     """Return the parent of all run folders."""
-    return Path(RUNS) if arguments.runs is None else arguments.runs
+    return RUNS if arguments.runs is None else arguments.runs
 
 
 def _absolute(path: Path) -> Path:

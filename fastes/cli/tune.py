@@ -43,7 +43,6 @@ def add_tune(commands: Any) -> None:
         usage="%(prog)s env [flags]",
         add_help=False,
     )
-    tune.set_defaults(command="tune")
     add_short_help(tune, _MAIN)
     tune.add_argument("env", help="environment id, such as Pendulum-v1 or module:Env-v0")
     tune.add_argument(

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastes.cli.arguments import RUNS
 from fastes.cli.stop_on_signal import StopOnSignal
 
 if TYPE_CHECKING:
@@ -28,14 +29,13 @@ def add_watch(commands: Any) -> None:
         "race of recipes, settings, and videos on demand. It reads run folders and changes nothing. Only this machine can open "
         "it.",
     )
-    watch.set_defaults(command="watch")
     watch.add_argument(
         "runs",
         nargs="*",
         type=Path,
-        default=[Path("runs")],
+        default=[RUNS],
         metavar="RUN",
-        help="run folders, or folders of them (default: runs)",
+        help=f"run folders, or folders of them (default: {RUNS})",
     )
     watch.add_argument("--port", type=int, help=f"of the page (default: {PORT}, or the next one that is free)")
     watch.add_argument("--env", metavar="MODULE:ID", help="environment of videos, if it is your own: as of fastes play")

@@ -258,6 +258,10 @@ class EvolutionStrategy:
         return self._state.optimizer
 
     @property
+    def has_sigma_per_parameter(self) -> bool:
+        return self._state.adaptation is not None and self._state.adaptation.each is not None
+
+    @property
     def generation(self) -> int:
         """Updates done so far."""
         return self._state.generation

@@ -21,7 +21,7 @@ from fastes.reports.progress_rows import Clock, Numbers, evaluated_at, read_prog
 from fastes.runs.run_config import CONFIG, PROGRESS, read_config, result_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.runs.setting_differences import differing, flat_settings, seeds_share, telling, told_settings, value_in_words
-from fastes.settings.recipes import given_in
+from fastes.settings.config_file import given_in
 from fastes.system.atomic_files import write_bytes
 from fastes.system.near_paths import in_words, names_in, what_is_beside
 

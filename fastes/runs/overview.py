@@ -16,7 +16,7 @@ from fastes.errors import CheckpointError
 from fastes.reports.progress_rows import Clock, LastRows, read_last_rows
 from fastes.runs.folder_lock import holder_of, is_locked
 from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, number_in, read_config, result_in, text_in
-from fastes.settings.recipes import given_in
+from fastes.settings.config_file import given_in
 
 RUNNING, FINISHED, STOPPED, UNREADABLE = STATUSES = "running", "finished", "stopped", "unreadable"
 _READ = (*Clock.COLUMNS, "eval_return")

@@ -141,6 +141,11 @@ class FastES(Agent):
     _last_obs = None  # every episode begins with a reset: nothing is kept from the one before
     _last_original_obs = None
     _last_episode_starts = None
+    tensorboard_log: str | None
+    stats_window_size: int
+    log_interval: int | None
+    tb_log_name: str
+    logger_was_set: bool
 
     def __init__(
         self,
@@ -188,7 +193,7 @@ class FastES(Agent):
     ) -> None:
         super()._set_up(source, selection, choice, verbose, keywords)
         self._said: set[str] = set()
-        self.log_interval: int | None = 1
+        self.log_interval = 1
         self.tb_log_name = "FastES"
         self._logger: Any = None
         self.logger_was_set = False

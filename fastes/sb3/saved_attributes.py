@@ -17,11 +17,6 @@ from fastes.errors import level_outside
 from fastes.settings.settings import setting_names
 
 ATTRIBUTES = "attributes"  # the key in a checkpoint's data
-# attributes of FastES that its classes do not declare
-_OWN = {
-    *("logger_was_set", "log_interval", "tb_log_name", "tensorboard_log", "stats_window_size", "given_keywords", "evaluator"),
-    "max_minutes",
-}
 _MOST_BYTES = 1 << 20
 _DEEPEST = 32
 
@@ -76,8 +71,8 @@ def set_attributes(model: object, checkpoint: Checkpoint, instead: Mapping[str, 
 
 
 def _is_own(kind: type, name: str) -> bool:
-    """Whether FastES, or a class derived from it, has an attribute of that name."""
-    return name in _OWN or hasattr(kind, name) or any(name in inspect.get_annotations(base) for base in kind.__mro__)
+    """Whether FastES, or a class derived from it, has or declares an attribute of that name."""
+    return hasattr(kind, name) or any(name in inspect.get_annotations(base) for base in kind.__mro__)
 
 
 def _plain(value: Any, deepest: int) -> Any:

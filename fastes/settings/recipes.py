@@ -113,20 +113,6 @@ def alive_bonus_of(env: Any) -> float:
     return float(getattr(getattr(env, "unwrapped", env), "_healthy_reward", 0.0))
 
 
-def given_in(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the user's settings of a run whose recipes race, or have raced; None for another run.
-
-    Args:
-        config: The tables of config.toml, which anybody may have edited. The settings of later sessions win.
-    """
-    earlier = config.get("earlier")
-    sessions = [*(earlier if isinstance(earlier, list) else ()), config]
-    runs = [session.get("run") for session in sessions if isinstance(session, Mapping)]
-    found = [run["given"] for run in runs if isinstance(run, Mapping) and "given" in run]
-    tables = [given for given in found if isinstance(given, Mapping)]
-    return {name: value for given in tables for name, value in given.items()} if found else None
-
-
 def are_choices(actions: spaces.Space[Any]) -> bool:
     """Return whether actions are Discrete or alike, which a policy may draw."""
     return isinstance(actions, _CHOICES)

@@ -163,7 +163,7 @@ class Evaluator:
             normalize_obs=settings.normalize_obs,
             table_size=table.size if training else 0,
             table_seed=table.seed,
-            sigma_each=training and settings.sigma_adaptation == "per_parameter",
+            sigma_each=training and of.strategy.has_sigma_per_parameter,
             window_size=window_size(settings.perturbed_fraction, of.spec.num_params) if training else 0,
             num_evaluations=(settings.evaluations_at_once() if training else 0) + 1,
             reference=of.reference,

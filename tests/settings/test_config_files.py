@@ -11,8 +11,8 @@ from training import learn
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
-from fastes.models.arguments import arguments_from
 from fastes.runs.run_folder import RunFolder
+from fastes.settings.config_file import arguments_from
 from fastes.settings.preset_loader import tomllib
 
 BEST = """[CartPole-v1]
