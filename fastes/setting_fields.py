@@ -41,7 +41,7 @@ class Described:
         check: `check(name, value)` returns the plain value or raises TypeError or ValueError. None for the check by type.
         schedule: The numbers that its schedules may have (see `fastes.es.schedules.scheduled`); None if it takes no schedule.
         gain: The tasks on which a preset or a study gains by it, with the value if one gains; '' if none does yet.
-        tuning: Whether a tuner may vary it. Budgets, evaluation, memory and faults change no learning.
+        affects_learning: False for budgets, evaluation, memory and faults.
         tried: The values that `fastes tune` and RL Zoo's search try (see settings/search_space.py); None for none.
         first: Whether it is one of the few that matter first.
         fixed: Whether it cannot change when a training is loaded.
@@ -60,7 +60,7 @@ class Described:
     check: Callable[[str, Any], Any] | None = None
     schedule: Any = None
     gain: str = ""
-    tuning: bool = True
+    affects_learning: bool = True
     tried: Range | tuple[Any, ...] | None = None
     first: bool = False
     fixed: bool = False

@@ -60,7 +60,7 @@ def settings_page() -> str:
     items = grouped_fields()
     first = [item for item in items if described(item).first]
     rest = [item for item in items if not described(item).first]
-    without = [item for item in rest if described(item).tuning and not described(item).gain]
+    without = [item for item in rest if described(item).affects_learning and not described(item).gain]
     lines = [SETTINGS_HEAD, "## Those that matter first\n", *_table(first)]
     for group in dict.fromkeys(described(item).group for item in rest):
         of_group = [item for item in rest if described(item).group == group and item not in without]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -144,10 +144,3 @@ def may_change_rewards(wrapper: Any) -> bool:
         return True
     own = next((kind for kind in kinds if any(name in vars(kind) for name in _STEPPING)), object)
     return own.__module__.partition(".")[0] not in _PACKAGES
-
-
-def in_few_words(differences: Collection[str], most: int = 3) -> str:
-    """Return the first few differences, and the number of further ones."""
-    shown = list(differences)[:most]
-    more = len(differences) - len(shown)
-    return ", ".join([*shown, *([f"{more} more"] if more else [])])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError, shown, suggest
-from fastes.es.portable_math import log
+from fastes.es.portable_math import log, mean_and_std
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -214,22 +214,3 @@ def signed_ranks(returns: Float64) -> Float64:
     ranks = np.cumsum(sizes) - 0.5 * (sizes - 1)
     signed: Float64 = np.sign(differences) * ranks[group] / len(differences)
     return signed
-
-
-def mean_and_std(values: list[float]) -> tuple[float, float]:
-    """Return mean and population standard deviation of finite values, by exactly rounded sums: the same on every machine."""
-    if not values:
-        return math.nan, math.nan
-    largest = max(map(abs, values))
-    exponent = math.frexp(largest)[1]
-    if exponent > 500:  # their squares, or their sum, would overflow
-        mean, std = mean_and_std([math.ldexp(v, -exponent) for v in values])
-        return _times_power(mean, exponent, largest), _times_power(std, exponent, largest)
-    mean = math.fsum(values) / len(values)
-    return mean, math.sqrt(math.fsum([(v - mean) * (v - mean) for v in values]) / len(values))
-
-
-def _times_power(x: float, exponent: int, largest: float) -> float:
-    """Return x * 2^exponent, limited in size to `largest`, which rounding may exceed."""
-    size = largest if abs(x) >= math.ldexp(largest, -exponent) else math.ldexp(abs(x), exponent)
-    return math.copysign(size, x)

@@ -10,9 +10,9 @@ from fastes.errors import check_int, suggest
 from fastes.es.fitness_shaping import SHAPINGS, ShapingFunction, checked_shaping, missing_shaping, num_kept, rule_of
 from fastes.es.optimizers import OPTIMIZERS, MissingOptimizer, OptimizerFactory, checked_optimizer
 from fastes.es.schedules import POSITIVE, ScheduleSetting, scheduled
-from fastes.es.sigma_adaptation import ADAPTATIONS
 from fastes.setting_fields import Range, checked_fields, setting
 
+ADAPTATIONS = ("none", "scalar", "per_parameter")  # see sigma_adaptation.py
 _SMALLEST_SIGMA, _LARGEST_SIGMA = 1e-30, 1e30  # of those that adapt: floor and ceiling are then ordinary float32 numbers
 
 

@@ -1,4 +1,4 @@
-"""Logarithm and exponential from sums, products and quotients: the same bits on every machine, which libm does not promise."""
+"""Logarithm, exponential, mean and deviation with the same bits on every machine, which libm does not promise."""
 
 from __future__ import annotations
 
@@ -36,3 +36,22 @@ def exp(x: float) -> float:
     for term in range(14, 0, -1):  # the next term is below 1e-19
         series = 1.0 + series * r / term
     return math.ldexp(series, k)
+
+
+def mean_and_std(values: list[float]) -> tuple[float, float]:
+    """Return mean and population standard deviation of finite values, by exactly rounded sums: the same on every machine."""
+    if not values:
+        return math.nan, math.nan
+    largest = max(map(abs, values))
+    exponent = math.frexp(largest)[1]
+    if exponent > 500:  # their squares, or their sum, would overflow
+        mean, std = mean_and_std([math.ldexp(v, -exponent) for v in values])
+        return _times_power(mean, exponent, largest), _times_power(std, exponent, largest)
+    mean = math.fsum(values) / len(values)
+    return mean, math.sqrt(math.fsum([(v - mean) * (v - mean) for v in values]) / len(values))
+
+
+def _times_power(x: float, exponent: int, largest: float) -> float:
+    """Return x * 2^exponent, limited in size to `largest`, which rounding may exceed."""
+    size = largest if abs(x) >= math.ldexp(largest, -exponent) else math.ldexp(abs(x), exponent)
+    return math.copysign(size, x)

@@ -16,7 +16,6 @@ from fastes.es.schedules import ScheduleSetting
 Float32 = npt.NDArray[np.float32]
 Sigma = npt.NDArray[Any]  # float32, one for each parameter, or float64 (1,)
 
-ADAPTATIONS = ("none", "scalar", "per_parameter")
 LEAST_CHANGE, LARGEST_CHANGE = 0.8, 1.2  # factors of a generation
 FLOOR, CEILING = 0.01, 10.0  # of the initial sigma
 
@@ -33,7 +32,7 @@ class SigmaAdaptation:
     """
 
     def __init__(self, kind: str, initial: float, rate: float, num_params: int) -> None:
-        """Begin with `initial`, the setting sigma. kind: One of ADAPTATIONS, except 'none'."""
+        """Begin with `initial`, the setting sigma. kind: "scalar" or "per_parameter"."""
         self.rate, self.bounds = rate, (FLOOR * initial, CEILING * initial)
         self._each = {"scalar": False, "per_parameter": True}[kind]
         self._values: Sigma = np.full(num_params if self._each else 1, initial, np.float32 if self._each else np.float64)

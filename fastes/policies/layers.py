@@ -40,11 +40,13 @@ class Layer(Protocol):
         activation: Activation of the outputs, one of `_core.ACTIVATIONS`.
         state_size: Number of values that it remembers within an episode: `begin_episode` sets them to 0.
         reads_image: Whether it reads an image in the observation itself instead of the outputs of the layer before it.
+        keeps_order: Whether its outputs begin with its inputs, or with one for each, in the same order.
         scratch_size: Number of intermediate values that it needs room for, if more than inputs and outputs, else 0.
     """
 
     kind: ClassVar[str]
     reads_image: ClassVar[bool]
+    keeps_order: ClassVar[bool]
 
     @property
     def inputs(self) -> int: ...
@@ -96,6 +98,7 @@ class _Feedforward:
     """Base of layers that remember nothing and read the outputs of the layer before them; without parameters by default."""
 
     reads_image: ClassVar[bool] = False
+    keeps_order: ClassVar[bool] = False
     state_size: ClassVar[int] = 0
     scratch_size: ClassVar[int] = 0
 
@@ -255,6 +258,7 @@ class Append(_Feedforward):
     """Appends the values that a policy observes in addition to an image: inputs -> (inputs + appended,)."""
 
     kind: ClassVar[str] = "append"
+    keeps_order: ClassVar[bool] = True
     inputs: int
     appended: int
     activation: str
@@ -302,6 +306,7 @@ class VirtualBatchNorm(_Feedforward):
     """
 
     kind: ClassVar[str] = "virtual_batch_norm"
+    keeps_order: ClassVar[bool] = True
     inputs: int
     channels: int
     activation: str
@@ -350,6 +355,7 @@ class Cell:
     in_scratch: ClassVar[int]
     activation: ClassVar[str] = IDENTITY
     reads_image: ClassVar[bool] = False
+    keeps_order: ClassVar[bool] = False
     inputs: int
     outputs: int
 
@@ -506,7 +512,7 @@ def from_torch(layers: Sequence[Layer], named: Parameters) -> list[Parameters]:
 def _order_in_torch(layers: Sequence[Layer], i: int) -> Order:
     """Return which input of layer i is torch's first, second and so on: another one behind a map that is flattened."""
     before = i - 1
-    while before >= 0 and isinstance(layers[before], (Append, VirtualBatchNorm)):
+    while before >= 0 and layers[before].keeps_order:
         before -= 1
     if before < 0 or not isinstance(of := layers[before], Convolution):
         return slice(None)

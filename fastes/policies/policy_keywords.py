@@ -18,7 +18,7 @@ from fastes.setting_fields import Described, checked_fields, default_of, describ
 Filters = tuple[tuple[int, int, int], ...]  # (filters, kernel, stride) of each convolution
 
 
-class Network(NamedTuple):
+class PublishedCnn(NamedTuple):
     """Published convolutions, and the size of the dense layer behind them."""
 
     filters: Filters
@@ -26,13 +26,13 @@ class Network(NamedTuple):
 
 
 # a3c: Mnih et al. 2013 and 2016, and Salimans et al. 2017 for ES. nature: Mnih et al. 2015, and Stable-Baselines3.
-NETWORKS = {
-    "a3c": Network(((16, 8, 4), (32, 4, 2)), 256),
-    "nature": Network(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
+PUBLISHED_CNNS = {
+    "a3c": PublishedCnn(((16, 8, 4), (32, 4, 2)), 256),
+    "nature": PublishedCnn(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
 }
 BATCH_NORMS = ("virtual", "none")
 _OWN_FEATURES = 256  # behind convolutions that are listed
-_CNNS = f"one of {tuple(NETWORKS)}, or a list of (filters, kernel, stride) such as [(16, 8, 4), (32, 4, 2)]"
+_CNNS = f"one of {tuple(PUBLISHED_CNNS)}, or a list of (filters, kernel, stride) such as [(16, 8, 4), (32, 4, 2)]"
 _MOST_CELLS, _MOST_UNITS = 1_000, 10**6
 
 
@@ -72,8 +72,8 @@ def _activation(name: str, given: object) -> str:
 
 def _convolutions(name: str, given: Any) -> str | Filters:
     if isinstance(given, str):
-        if given not in NETWORKS:
-            raise ValueError(f"unknown {name} {given!r}: expected {_CNNS}{suggest(given, NETWORKS)}")
+        if given not in PUBLISHED_CNNS:
+            raise ValueError(f"unknown {name} {given!r}: expected {_CNNS}{suggest(given, PUBLISHED_CNNS)}")
         return given
     rows = list(given) if isinstance(given, Sequence) else []
     whole = all(isinstance(row, Sequence) and len(row) == 3 and all(map(_is_size, row)) for row in rows)
@@ -161,12 +161,12 @@ class CnnKeywords(MlpKeywords):
     net_arch: tuple[int, ...] = with_default(MlpKeywords, "net_arch", ())
     activation_fn: str = with_default(MlpKeywords, "activation_fn", "relu")
     cnn: str | Filters = setting(
-        "a3c", f"convolutions: {' or '.join(NETWORKS)}, or [[filters, kernel, stride], ...]", check=_convolutions
+        "a3c", f"convolutions: {' or '.join(PUBLISHED_CNNS)}, or [[filters, kernel, stride], ...]", check=_convolutions
     )
     features_extractor_kwargs: dict[str, int] = setting(
         {},
         "features_dim: size of the dense layer behind the convolutions; "
-        + ", ".join(f"{network.features_dim} of {name}" for name, network in NETWORKS.items()),
+        + ", ".join(f"{network.features_dim} of {name}" for name, network in PUBLISHED_CNNS.items()),
         check=_features,
         flag=("features-dim", lambda size: {"features_dim": size}),
     )
@@ -180,10 +180,10 @@ class CnnKeywords(MlpKeywords):
     normalize_images: bool = setting(True, "whether bytes are divided by 255")
 
     @property
-    def network(self) -> Network:
+    def network(self) -> PublishedCnn:
         """The convolutions, and the size of the dense layer behind them."""
-        network = NETWORKS[self.cnn] if isinstance(self.cnn, str) else Network(self.cnn, _OWN_FEATURES)
-        return Network(network.filters, *self.features_extractor_kwargs.values() or (network.features_dim,))
+        network = PUBLISHED_CNNS[self.cnn] if isinstance(self.cnn, str) else PublishedCnn(self.cnn, _OWN_FEATURES)
+        return PublishedCnn(network.filters, *self.features_extractor_kwargs.values() or (network.features_dim,))
 
     @property
     def image_activation(self) -> str:
@@ -316,14 +316,14 @@ KEYS = _keys()  # those that matter first come first
 # --- what users pass --------------------------------------------------------------------------------------------------
 
 # fmt: off
-_OF_NETWORKS = (
+_OF_PUBLISHED_CNNS = (
     "ortho_init", "use_sde", "log_std_init", "full_std", "use_expln", "squash_output", "features_extractor_class",
     "share_features_extractor", "optimizer_class", "optimizer_kwargs", "n_critics", "clip_mean", "sde_net_arch",
 )
 # fmt: on
 _NO_CRITIC = "there is no critic in ES: leave it out"
 _ANSWERS = {  # keys of the policies of SB3 and sb3-contrib, and keys of another family here
-    **dict.fromkeys(_OF_NETWORKS, "it has no counterpart here: leave it out"),
+    **dict.fromkeys(_OF_PUBLISHED_CNNS, "it has no counterpart here: leave it out"),
     "squash_output": "it is action_mapping='squash' here",
     "optimizer_class": "optimizer is a setting here, beside policy_kwargs",
     "features_extractor_class": "put the extractor and the layers into one module, as in fastes.TorchPolicy(module)",

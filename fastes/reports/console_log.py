@@ -27,6 +27,7 @@ from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
 from fastes.training.selection import Rung
 
+_ROWS_PER_HEADER = 40
 _PACE_SECONDS = 2.0  # after the first generation until the pace is written
 _LONG = 10.0  # seconds to come from which it is worth a line
 
@@ -38,13 +39,12 @@ class ConsoleLog(Callback):
 
     Args:
         file: Output; None for sys.stdout.
-        repeat_header: Rows between two headers.
         seconds: Time between two rows, 0 for a row per generation. The first and the last generation always have one. With 0
             each failed confirmation of the target has a line, else the first, second, fourth, eighth and so on.
     """
 
-    def __init__(self, file: TextIO | None = None, repeat_header: int = 40, seconds: float = 0.0) -> None:
-        self.file, self.repeat_header, self.seconds, self.lines = file, repeat_header, seconds, 0
+    def __init__(self, file: TextIO | None = None, seconds: float = 0.0) -> None:
+        self.file, self.seconds, self.lines = file, seconds, 0
         self._begin()
 
     def _begin(self) -> None:
@@ -112,7 +112,7 @@ class ConsoleLog(Callback):
         if record is None:
             return
         columns = self._columns()
-        if self.lines % self.repeat_header == 0:
+        if self.lines % _ROWS_PER_HEADER == 0:
             self._write(console_header(columns, self._trials))
         self._write(console_line(record, columns, self._trials))
         self.lines, self._written_at = self.lines + 1, time.monotonic()

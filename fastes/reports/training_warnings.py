@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 
 from fastes.errors import level_outside
-from fastes.es.fitness_shaping import mean_and_std
+from fastes.es.portable_math import mean_and_std
 from fastes.reports.returns_over_budget import ReturnsOverBudget
 from fastes.reports.task_in_words import number_in_words
 from fastes.rollout.batch import Batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from fastes.envs.as_registered import in_few_words, registered
+from fastes.envs.as_registered import registered
 from fastes.envs.likeness import same
 from fastes.envs.source import EnvSource
 from fastes.errors import warn_user
@@ -27,6 +27,7 @@ FAR = 10.0  # times the preset's, or that part of it
 _NUMBERS = ("learning_rate", "sigma")
 _OF_STEPS = (*_NUMBERS, "optimizer", "shaping", "momentum")
 _ALIKE = ("optimizer", "shaping")  # settings without which a preset's numbers are no guide
+_SHOWN = 3  # differences between an environment and the one of a preset
 _MOST_PAIRS = 32  # of large populations the signal makes a step longer than noise alone would
 
 
@@ -51,7 +52,13 @@ def misfit(name: str, source: EnvSource, observations: Space, actions: Space) ->
     for key, space in (("observations", observations), ("actions", actions)):
         if (shown := _in_words(space)) != made_for[key]:
             found.append(f"{key} {shown} ({made_for[key]} as registered)")
-    return in_few_words(found)
+    return _in_few_words(found)
+
+
+def _in_few_words(differences: Collection[str]) -> str:
+    """Return the first few differences, and the number of further ones."""
+    shown, more = list(differences)[:_SHOWN], max(0, len(differences) - _SHOWN)
+    return ", ".join([*shown, *([f"{more} more"] if more else [])])
 
 
 def _in_words(space: Space) -> str:
@@ -98,7 +105,7 @@ def tell_of_misfit(name: str, odd: str, source: EnvSource, used: str, settings: 
     if said:
         cut = settings.max_episode_steps
         cuts = [f"max_episode_steps = {cut} ({source.episode_limit} as registered)"] if cut else []
-        has = odd or in_few_words([*source.differences, *cuts]) or "wrappers that may change rewards"
+        has = odd or _in_few_words([*source.differences, *cuts]) or "wrappers that may change rewards"
         them = "it" if len(anyway) == 1 else "both"
         warn_user(
             f"{name} has {has}: {', and '.join(said)}. To use {them} all the same, train with {' and '.join(anyway)}",

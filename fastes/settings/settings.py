@@ -19,6 +19,7 @@ from fastes.settings.foreign_names import answer
 ENV_ERRORS = ("stop", "penalise")
 NATIVE = ("auto", "on", "off")
 MOST_SNAPSHOTS = 64  # of an archive
+MOST_TRIALS, MOST_RUNGS = 10_000, 14
 MOST_BLOCKS = 16  # of an adaptive population whose maximum is not set
 GROUPS = ("budget", "policy", "evolution", "episodes", "faults", "observations")  # in the order in which they are shown
 EPISODE_CAPS = ("none", "mean", "share", "grow")
@@ -57,7 +58,7 @@ class Settings(Hyperparameters):
         "budget",
         low=1,
         high=10**15,
-        tuning=False,
+        affects_learning=False,
         first=True,
     )
     target_return: float | str = setting(
@@ -65,10 +66,12 @@ class Settings(Hyperparameters):
         "noise-free return at which training stops; 'auto': the environment's threshold, 'none': never",
         "budget",
         check=_target,
-        tuning=False,
+        affects_learning=False,
         first=True,
     )
-    target_episodes: int = setting(20, "episodes that confirm the target before training stops", "budget", low=1, tuning=False)
+    target_episodes: int = setting(
+        20, "episodes that confirm the target before training stops", "budget", low=1, affects_learning=False
+    )
 
     policy: str = setting(
         "MlpPolicy",
@@ -110,7 +113,7 @@ class Settings(Hyperparameters):
         "evolution",
         low=0,
         high=2**36,
-        tuning=False,
+        affects_learning=False,
     )
 
     trials: int = setting(
@@ -118,7 +121,7 @@ class Settings(Hyperparameters):
         "trainings side by side in the first part of the budget; the better ones go on, in the end the best alone",
         "evolution",
         low=1,
-        high=10_000,
+        high=MOST_TRIALS,
         gain="HalfCheetah-v5, LunarLanderContinuous-v3",
     )
     rungs: int = setting(
@@ -126,7 +129,7 @@ class Settings(Hyperparameters):
         "equal parts of trials_fraction; after each the worse half of the trials is dropped, after the last all but the best",
         "evolution",
         low=1,
-        high=14,
+        high=MOST_RUNGS,
         gain="LunarLanderContinuous-v3",
     )
     trials_fraction: float = setting(
@@ -147,15 +150,17 @@ class Settings(Hyperparameters):
         first=True,
         tried=Range(1, 4),
     )
-    eval_episodes: int = setting(1, "noise-free episodes of theta per evaluation", "episodes", low=1, tuning=False)
-    eval_every: int = setting(1, "generations from one evaluation of theta to the next", "episodes", low=1, tuning=False)
+    eval_episodes: int = setting(1, "noise-free episodes of theta per evaluation", "episodes", low=1, affects_learning=False)
+    eval_every: int = setting(
+        1, "generations from one evaluation of theta to the next", "episodes", low=1, affects_learning=False
+    )
     eval_lag: int = setting(
         1,
         "generations that play during an evaluation, before it is reported; 0: all workers wait for it",
         "episodes",
         low=0,
         high=100,
-        tuning=False,
+        affects_learning=False,
     )
     archive_size: int = setting(
         0,
@@ -191,7 +196,7 @@ class Settings(Hyperparameters):
         f"if ten generations of these exceed the budget, but at least 1,000; -1: the environment decides, or {STEP_GUARD:,}",
         "episodes",
         low=-1,
-        tuning=False,
+        affects_learning=False,
     )
     episode_cap: str = setting(
         "none",
@@ -222,29 +227,29 @@ class Settings(Hyperparameters):
         "effect of an exception in an episode: stop the training, or penalise (the candidate ranks worst)",
         "faults",
         choices=ENV_ERRORS,
-        tuning=False,
+        affects_learning=False,
     )
     step_timeout: float | str = setting(
         "auto",
         "seconds without an env.step after which a worker is replaced; 'auto': learned from the episodes",
         "faults",
         check=_timeout,
-        tuning=False,
+        affects_learning=False,
     )
     worker_max_episodes: int = setting(
         0,
         "episodes after which a new process takes a worker's place, for environments that leak memory; 0: never",
         "faults",
         low=0,
-        tuning=False,
+        affects_learning=False,
     )
 
     native: str | bool = setting(
         "auto",
         "if environments step in C: auto (those that can, with the same bits), on or True (an error for others), off or False",
-        "faults",
+        "episodes",
         choices=NATIVE,
-        tuning=False,
+        affects_learning=False,
     )
 
     obs_columns: str | Sequence[int | str] = setting(

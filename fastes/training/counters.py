@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fastes.checkpoints.field_checks import MAX_COUNTER, check_record, is_count, is_number_or_none
+from fastes.checkpoints.field_checks import check_record, is_count, is_number_or_none
 from fastes.rollout.batch import Batch
 
 
@@ -72,13 +72,9 @@ class Counters(NamedTuple):
         Raises:
             CheckpointError: If the fields cannot be tallies.
         """
-        values: Mapping[str, Any] = check_record(place, fields, dict.fromkeys(cls._fields, _is_tally) | _BEST)
+        values: Mapping[str, Any] = check_record(place, fields, {**dict.fromkeys(cls._fields, is_count), **_BEST})
         best = values["best_eval_return"]
         return cls(**{**values, "best_eval_return": -math.inf if best is None else best})
-
-
-def _is_tally(value: object) -> bool:
-    return is_count(value) and value <= MAX_COUNTER  # type: ignore[operator]
 
 
 _BEST = {"best_eval_return": is_number_or_none}

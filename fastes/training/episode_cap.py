@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from fastes.checkpoints.field_checks import damaged, is_count
 from fastes.rollout.batch import Batch
 from fastes.rollout.episode import STEP_GUARD
 from fastes.settings.settings import Settings
@@ -50,8 +49,6 @@ class EpisodeCap(NamedTuple):
         """The JSON value for a checkpoint."""
         return self.steps
 
-    def from_fields(self, place: str, fields: object) -> EpisodeCap:
-        """The cap of a checkpoint, within the limit of today's settings. Raises CheckpointError."""
-        if not isinstance(fields, int) or not is_count(fields, low=1):
-            raise damaged(place, fields)
+    def from_fields(self, fields: int) -> EpisodeCap:
+        """The cap of a checkpoint, within the limit of today's settings."""
         return self._with(fields)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastes.checkpoints.field_checks import Kinds, check_arrays, check_record, is_count
 from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
-from fastes.es.fitness_shaping import mean_and_std
+from fastes.es.portable_math import mean_and_std
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.system.html_tables import html_table
 

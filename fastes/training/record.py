@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.es.fitness_shaping import mean_and_std
 from fastes.es.perturbations import Perturbations
+from fastes.es.portable_math import mean_and_std
 from fastes.es.strategy import Update
 from fastes.rollout.batch import Batch
 from fastes.rollout.last_infos import Info

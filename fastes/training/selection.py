@@ -14,6 +14,7 @@ from fastes.checkpoints.field_checks import Kinds, check_record, damaged, is_cou
 from fastes.es.perturbations import RUNGS, draw_eval_seeds
 from fastes.rollout.batch import Batch
 from fastes.settings.recipes import for_few_generations
+from fastes.settings.settings import MOST_RUNGS, MOST_TRIALS
 from fastes.system.copies import shallow
 from fastes.training.counters import Counters
 from fastes.training.evaluation import Evaluation
@@ -22,7 +23,6 @@ from fastes.training.training import Training
 TRIAL_EPISODES = 10  # noise-free episodes that score a trial after a rung
 LEAST_GENERATIONS = 3  # of each recipe in the first rung of a race
 MEASURED = 0.1  # of a race's budget, after which no more of the candidates play from which nothing is learned
-MOST_TRIALS, MOST_RUNGS = 10_000, 14
 _RECENT = 10  # generations that a running mean of returns remembers
 _EVALUATIONS = 3  # that one of noise-free returns remembers: a single one may be of one episode
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of trials that lie far from those of other runs

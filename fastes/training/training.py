@@ -22,13 +22,13 @@ from fastes.rollout.episode import STEP_GUARD, EpisodeSettings, usual_limit
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.settings.settings import Settings
 from fastes.system.copies import shallow
+from fastes.training.adaptive_population import AdaptivePopulation
 from fastes.training.archive import Archive, Snapshot
 from fastes.training.checkpoint_room import check_room
 from fastes.training.counters import Counters
 from fastes.training.episode_cap import EpisodeCap
 from fastes.training.evaluation import FinishedEvaluation, PendingEvaluation, pending_from_fields, pending_to_fields
 from fastes.training.fitness import fitness_of
-from fastes.training.population import Population
 from fastes.training.record import Record, Report, report_of
 
 _NO_RETURNS = np.zeros(0)
@@ -72,7 +72,7 @@ class Training:
     normalizer: ObsNormalizer
     # optional components
     cap: EpisodeCap | None
-    population: Population | None
+    population: AdaptivePopulation | None
     archive: Archive | None
     # evaluations
     pending: tuple[PendingEvaluation, ...] = ()
@@ -102,7 +102,7 @@ class Training:
             **settings.hyperparameters(),
         )
         normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
-        components = EpisodeCap.start(settings), Population.start(settings), Archive.start(settings)
+        components = EpisodeCap.start(settings), AdaptivePopulation.start(settings), Archive.start(settings)
         calls = EnvCalls() if env_calls is None else env_calls
         new = cls(settings, spec, seed, episode_limit, reference, calls, strategy, normalizer, *components)
         check_room(settings, new.arrays)
@@ -425,9 +425,9 @@ class Training:
             found = room.from_fields(f"{place}.archive", values["archive"], archive, *policy)
             new = new._replace(archive=self.archive and found)
         if self.cap is not None and values["episode_cap"] is not None:
-            new = new._replace(cap=self.cap.from_fields(f"{place}.episode_cap", values["episode_cap"]))
+            new = new._replace(cap=self.cap.from_fields(values["episode_cap"]))
         if self.population is not None and values["population"] is not None:
-            new = new._replace(population=self.population.from_fields(f"{place}.population", values["population"]))
+            new = new._replace(population=self.population.from_fields(values["population"]))
         return new
 
 

@@ -444,7 +444,13 @@ INSTRUMENTED = (
     ),
     *(f"checkpoints.{name}" for name in ("reader", "field_checks", "policy_description", "env_description")),
     *(f"es.{name}" for name in ("optimizers", "schedules", "strategy")),
-    *("rollout.obs_normalizer", "settings.settings", "training.episode_cap", "training.population", "models.checkpointing"),
+    *(
+        "rollout.obs_normalizer",
+        "settings.settings",
+        "training.episode_cap",
+        "training.adaptive_population",
+        "models.checkpointing",
+    ),
     *(f"training.{name}" for name in ("training", "selection", "evaluation", "archive", "counters")),
 )
 

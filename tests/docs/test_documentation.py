@@ -230,7 +230,7 @@ def test_settings_without_a_measured_gain_are_apart() -> None:
     assert without | set(re.findall(r"^\| `(\w+)`", head, re.MULTILINE)) == set(setting_names())
     told = {item.name: described(item) for item in fields(Settings)}
     measured = {name for name, each in told.items() if each.gain}
-    other_ends = {name for name, each in told.items() if not each.tuning}
+    other_ends = {name for name, each in told.items() if not each.affects_learning}
     assert {name for name, each in told.items() if each.first} <= measured | other_ends
     assert without == set(told) - measured - other_ends
     assert not measured & other_ends

@@ -392,4 +392,4 @@ def test_what_is_tuned_may_be_tuned() -> None:
     """Budgets, evaluation and faults change no learning: neither starts nor the search differ in them."""
     drawn = {name for name, item in FIELDS.items() if described(item).tried is not None}
     assert {"optimizer", "population_size"} <= drawn
-    assert [name for name in drawn if not described(FIELDS[name]).tuning] == []
+    assert [name for name in drawn if not described(FIELDS[name]).affects_learning] == []

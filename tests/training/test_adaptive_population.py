@@ -25,8 +25,8 @@ from fastes.es.perturbations import draw_pairs
 from fastes.pools.serial_pool import SerialPool
 from fastes.rollout.job import Request
 from fastes.settings.settings import Settings
+from fastes.training.adaptive_population import AdaptivePopulation
 from fastes.training.player import Player
-from fastes.training.population import Population
 
 sent_by_value(__name__)
 BLOCK = 8
@@ -88,7 +88,7 @@ def test_two_blocks_are_the_generation_of_twice_the_population(monkeypatch: pyte
     """Noise, environment seeds and order of the pairs do not depend on when they were asked for."""
     at_once = train(Growing, 1, 0, **{**SETTINGS, "population_size": 5 * BLOCK})
     one_by_one = train(Growing, 1, 0, **{**ADAPTIVE, "generation_timesteps": 10**6})
-    monkeypatch.setattr(Population, "missing_pairs", lambda self, lengths, _: BLOCK // 2 * (lengths.size < 5 * BLOCK))
+    monkeypatch.setattr(AdaptivePopulation, "missing_pairs", lambda self, lengths, _: BLOCK // 2 * (lengths.size < 5 * BLOCK))
     in_small_steps = train(Growing, 1, 0, **{**ADAPTIVE, "generation_timesteps": 10**6})
     assert_same(one_by_one, in_small_steps)
     assert [state.data["trainings"][0].pop("population") for state in (at_once.state, one_by_one.state)] == [None, 5]
@@ -114,8 +114,8 @@ def test_evaluation_runs_once_a_generation(whole: Result, monkeypatch: pytest.Mo
     assert all(evaluations == (first < 0) for _, first, evaluations in asked)
 
 
-def rule(budget: int | str, most: int = 10, block: int = 4) -> Population:
-    return Population(Settings(population_size=block, generation_timesteps=budget, max_population_size=most * block))
+def rule(budget: int | str, most: int = 10, block: int = 4) -> AdaptivePopulation:
+    return AdaptivePopulation(Settings(population_size=block, generation_timesteps=budget, max_population_size=most * block))
 
 
 def lengths(blocks: int, each: int) -> Any:
@@ -135,7 +135,7 @@ def test_the_rule() -> None:
     for each, first in ((30, 9), (25, 10), (1, 10), (0, 10), (249, 2), (250, 1), (10**6, 1)):
         population = population.after(lengths(4, each), 0.5)
         assert population.num_pairs == 2 * first
-    assert Population.start(Settings(population_size=4)) is None
+    assert AdaptivePopulation.start(Settings(population_size=4)) is None
 
 
 def test_the_rule_with_a_schedule() -> None:

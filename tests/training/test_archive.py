@@ -23,13 +23,12 @@ from fastes.checkpoints.writer import write_checkpoint
 from fastes.cli.main import main
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
-from fastes.settings.settings import Settings
+from fastes.settings.settings import MOST_RUNGS, Settings
 from fastes.training.archive import FINAL_EPISODES, SCREENING_EPISODES, Archive
 from fastes.training.checkpoint_room import largest_gathered
 from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEvaluation
 from fastes.training.final_selection import FinalSelection, episodes_of_selection
 from fastes.training.player import Player
-from fastes.training.selection import MOST_RUNGS
 from fastes.training.training import Training
 
 BUDGET = 2000

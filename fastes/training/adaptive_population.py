@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoints.field_checks import damaged, is_count
 from fastes.settings.settings import Settings
 
 
-class Population(NamedTuple):
+class AdaptivePopulation(NamedTuple):
     """Adds whole blocks of population_size candidates while a generation has made fewer than generation_timesteps steps.
 
     A generation begins with `first` blocks: as many as its budget asks for at the mean length of the last generation. While
@@ -26,7 +25,7 @@ class Population(NamedTuple):
     first: int = 1
 
     @classmethod
-    def start(cls, settings: Settings) -> Population | None:
+    def start(cls, settings: Settings) -> AdaptivePopulation | None:
         """The population before the first generation; None if the setting is off."""
         return cls(settings) if settings.generation_timesteps else None
 
@@ -40,7 +39,7 @@ class Population(NamedTuple):
         """Pairs with which the running generation begins."""
         return self.first * self.settings.population_size // 2
 
-    def moved(self, before: float, after: float) -> Population:
+    def moved(self, before: float, after: float) -> AdaptivePopulation:
         """The population when the remaining progress jumps, as `learn` with another budget makes it: `first` follows."""
         old, new = map(self.settings.generation_timesteps_at, (before, after))
         return self if new == old else self._replace(first=min(-(-self.first * new // old), self.most))  # old is never 0
@@ -57,7 +56,7 @@ class Population(NamedTuple):
             return 0
         return self._needed(lengths, budget) * self.settings.population_size // 2 - lengths.size // 2
 
-    def after(self, lengths: npt.NDArray[np.int64], progress_remaining: float) -> Population:
+    def after(self, lengths: npt.NDArray[np.int64], progress_remaining: float) -> AdaptivePopulation:
         """The population after a whole generation.
 
         Args:
@@ -76,8 +75,6 @@ class Population(NamedTuple):
         """The JSON value for a checkpoint."""
         return self.first
 
-    def from_fields(self, place: str, fields: object) -> Population:
-        """The population of a checkpoint, within the limit of today's settings. Raises CheckpointError."""
-        if not isinstance(fields, int) or not is_count(fields, low=1):
-            raise damaged(place, fields)
+    def from_fields(self, fields: int) -> AdaptivePopulation:
+        """The population of a checkpoint, within the limit of today's settings."""
         return self._replace(first=min(fields, self.most))
