@@ -111,7 +111,7 @@ def test_closing_twice_and_going_on_leave_nothing() -> None:
     model.close()
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_exception_leaves_nothing(n_workers: int) -> None:
     before = held()
     with FastES("Toy-v0", n_workers=0, **SETTINGS) as model:

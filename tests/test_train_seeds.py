@@ -154,7 +154,7 @@ def test_the_environment_is_built_once_here() -> None:
 # --- afterwards ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_workers", [0, 1])
+@pytest.mark.parametrize("n_workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_model_learns_on_and_evaluates_alone_afterwards(n_workers: int) -> None:
     before = set(children())
     trainings = Trainings(lambda _, record: record.generation < 4)
@@ -216,7 +216,7 @@ def test_a_worker_that_dies_in_one_seed_s_episode(tmp_path: Path) -> None:
     assert_each_as_alone([one.result() for one in trainings.all])
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_an_error_in_one_seed_s_episode_costs_no_other_its_work(n_workers: int, tmp_path: Path) -> None:
     fails, before = tmp_path / "it fails", set(children())
     fails.touch()

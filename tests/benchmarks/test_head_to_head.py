@@ -605,6 +605,7 @@ def test_a_small_comparison_from_end_to_end(tmp_path: Path) -> None:
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.slow
 def test_a_queue_of_presets_goes_on_where_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,7 @@ class Saved(NamedTuple):
         return file
 
 
-@pytest.fixture(params=MODELS)
+@pytest.fixture(params=["mlp", "dict", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cnn", "lstm"))])
 def saved(request: pytest.FixtureRequest) -> Saved:
     env, changes = MODELS[request.param]
     small = {"population_size": 2, "preset": "default", "max_episode_steps": 5, "noise_table_size": 1000, "seed": 1}

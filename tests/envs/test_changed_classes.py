@@ -206,7 +206,7 @@ def beside_the_path(tmp_path: Path) -> Any:
     return module
 
 
-@pytest.mark.parametrize("way", ["in memory", "from a file"])
+@pytest.mark.parametrize("way", ["in memory", pytest.param("from a file", marks=pytest.mark.slow)])
 def test_a_class_of_a_module_that_workers_do_not_find_travels_whole(way: str, tmp_path: Path) -> None:
     module = in_memory() if way == "in memory" else beside_the_path(tmp_path)
     assert not is_found_anew("ghost_env")

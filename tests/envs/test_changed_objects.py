@@ -161,6 +161,7 @@ def test_what_was_set_reaches_every_environment(name: str, played: bool, wrapped
     assert source.reward_threshold is None
 
 
+@pytest.mark.slow
 def test_trained_returns_are_those_of_a_function_whoever_plays(tmp_path: Path) -> None:
     """For training, evaluation, copies, set_env and load."""
 

@@ -257,6 +257,7 @@ def test_a_cap_of_the_users_is_trained_and_kept(tmp_path: Path) -> None:
     assert (result.returns.tolist(), result.lengths.tolist()) == ([40.0, 40.0], [30, 30])
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_evaluated_by_a_new_process(tmp_path: Path) -> None:
     trained = run_fastes("train", ID, "--seed", "0", "--workers", "0", "--total-timesteps", "50000", cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr

@@ -400,6 +400,7 @@ def test_a_close_that_takes_long_here_is_named(monkeypatch: pytest.MonkeyPatch, 
     assert "env.close of Slow has not returned for 0.01 s: Ctrl-C ends it" in "".join(said)
 
 
+@pytest.mark.slow
 def test_a_run_whose_environment_cannot_be_closed_is_finished(tmp_path: Path) -> None:
     (tmp_path / "unclosable.py").write_text(
         "import gymnasium\ngymnasium.register('Unclosable-v0', 'closing_envs:Unclosable', max_episode_steps=20)\n"

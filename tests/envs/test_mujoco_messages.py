@@ -53,6 +53,7 @@ def test_a_simulation_that_is_unstable_is_told_once_with_what_to_do(n_workers: i
     assert not Path("MUJOCO_LOG.TXT").exists()
 
 
+@pytest.mark.slow
 def test_what_only_gymnasium_can_change_is_not_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Its XML has an attribute that MuJoCo 4 calls deprecated. Of a copy of one's own, that is told once, and where."""
     env: Any = gymnasium.make("HalfCheetah-v5")

@@ -77,6 +77,7 @@ def test_the_error_says_how_and_the_replay_raises_the_exception_itself(tmp_path:
         assert model.replay(error.generation, other).length > 0
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_its_worker_kills_the_process_that_replays_it(tmp_path: Path) -> None:
     """Through the command line, as the error message of a training says."""
     seed = 3

@@ -324,6 +324,7 @@ def test_batch_normalisation_stands_behind_each_hidden_layer() -> None:
 # --- learning --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_images_and_the_vector_are_used() -> None:
     """Without one of them an episode cannot return more than -2."""
     settings: dict[str, Any] = {**SETTINGS, "policy_kwargs": {**NORMED, "net_arch": [8]}, "population_size": 32}

@@ -195,6 +195,7 @@ def test_a_step_that_hangs_each_time_is_named() -> None:
             assert words in str(caught.value)
 
 
+@pytest.mark.slow
 def test_slow_steps_are_no_hang(undisturbed: Result) -> None:
     """The time counts from step to step: an episode may take longer than the deadline."""
     with caught_warnings() as messages:
@@ -313,6 +314,7 @@ class Dying(Toy):
         os._exit(3)
 
 
+@pytest.mark.slow
 def test_where_no_episode_is_ever_finished_few_are_tried() -> None:
     """Each job has three tries, and a generation many jobs: minutes, or hours where each try has to time out."""
     message = "6 workers were lost before any episode was finished, the last one in .*status 3"

@@ -745,9 +745,13 @@ BROKEN_RULES = {
     "the list after the jobs are open": (replace(BOTH, order=(INPUTS, OPEN, OFFER, TODO)), "of a list of 0"),
     "the offer, then the jobs": (replace(TURNS, order=(INPUTS, TODO, OFFER, OPEN)), "there is no end"),
 }
+SLOW = ("the job, then its place",)
 
 
-@pytest.mark.parametrize(("rules", "violation"), BROKEN_RULES.values(), ids=BROKEN_RULES)
+@pytest.mark.parametrize(
+    ("rules", "violation"),
+    [pytest.param(*case, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, case in BROKEN_RULES.items()],
+)
 def test_a_broken_rule_is_found(rules: Rules, violation: str) -> None:
     with pytest.raises(Broken, match=violation):
         explore(rules)

@@ -479,6 +479,7 @@ def test_the_evaluation_that_the_end_of_a_training_tells_is_drawn(tmp_path: Path
     assert len(steps) == len(read_progress(run / "progress.csv")["generation"])
 
 
+@pytest.mark.slow
 def test_a_run_that_sigterm_ends_has_its_picture(tmp_path: Path) -> None:
     command = ["train", "CartPole-v1", "--seed", "1", *SMALL, "--total-timesteps", "100000000"]
     code = f"import sys; from fastes.cli.main import main; sys.argv[1:] = {command!r}; sys.exit(main())"

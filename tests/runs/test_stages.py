@@ -73,6 +73,7 @@ class Noisy(Toy):
         return np.full((90, 120, 3), random.randrange(256), np.uint8)
 
 
+@pytest.mark.slow
 def test_each_stage_plays_what_it_plays_alone(tmp_path: Path) -> None:
     """Episodes that take turns do not draw from each other's random state, nor from the caller's."""
     with FastES(Noisy, seed=1, **TINY) as first, FastES(partial(Noisy, length=40), seed=2, **TINY) as second:

@@ -86,7 +86,7 @@ RACE = ["--seed", "4", "--total-timesteps", "12000"]
     [
         [],
         ["--policy", "MlpPolicy", "--net-arch", "3", "--rungs", "2"],
-        ["--population-scale", "2", "--trials", "3"],
+        pytest.param(["--population-scale", "2", "--trials", "3"], marks=pytest.mark.slow),
     ],
 )
 def test_a_race_is_repeated_from_its_config(flags: list[str], tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ def test_a_function_that_gives_no_number_changes_nothing(given: Any, error: type
         assert trained.theta.tobytes() == before.arrays["trainings"]["0.theta"].tobytes()
 
 
+@pytest.mark.slow
 def test_the_command_line_trains_and_resumes_with_a_schedule(tmp_path: Path) -> None:
     flags = ["--alive-bonus", "lin_-1_1", "--population-size", "4", "--seed", "1", "--target-return", "none", "--workers", "0"]
     first = run_fastes("train", "CartPole-v1", *flags, "--quiet", "--total-timesteps", "200", cwd=tmp_path)

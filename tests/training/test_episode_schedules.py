@@ -53,6 +53,7 @@ def test_each_generation_has_its_own_number() -> None:
     assert (steps / played == [record.episode_length for record in records]).all()
 
 
+@pytest.mark.slow
 def test_workers_lanes_and_a_pause_change_no_bit(tmp_path: Path) -> None:
     state, records = run(Uneven)
     for n_workers in (2, 0):

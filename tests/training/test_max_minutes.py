@@ -92,7 +92,7 @@ def test_a_training_in_many_short_times_is_the_whole_one(kind: str, tmp_path: Pa
     assert (len(parts.selected) > selections) == ("archive_size" in KINDS[kind])
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("n_workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_end_of_the_time_judges_as_the_end_of_the_budget_does(n_workers: int) -> None:
     settings = {**KINDS["trials"], "eval_episodes": 3}
     with new_model(n_workers, **settings) as ended, new_model(n_workers, **settings) as timed:

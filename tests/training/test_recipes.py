@@ -444,6 +444,7 @@ def test_a_custom_policy_races_with_those_recipes_that_it_can_have() -> None:
         model.learn(20_000)
 
 
+@pytest.mark.slow
 def test_spaces_of_all_kinds_have_a_race() -> None:
     for observations in (BOX, CHOICES, spaces.Dict({"a": BOX, "b": CHOICES}), spaces.MultiBinary(4)):
         for actions in (BOX, CHOICES, spaces.MultiDiscrete([2, 3])):

@@ -291,7 +291,7 @@ ACTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("act", ["evaluate", "close"])
-@pytest.mark.parametrize("n_workers", [0, 1])
+@pytest.mark.parametrize("n_workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_callback_may_use_the_pool_between_two_commits(act: str, n_workers: int, expected: Checkpoint) -> None:
     """The other trials of the rung play their generations again, if they have to."""
     told = itertools.count(1)

@@ -256,6 +256,7 @@ def test_two_processes_do_not_share_a_study(tmp_path: Path) -> None:
         tune(tmp_path, 1)
 
 
+@pytest.mark.slow
 def test_results_depend_on_the_seed_alone(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("none", "one", "other")]
     for folder in folders:
@@ -408,6 +409,7 @@ def test_a_search_in_another_environment_or_policy_is_refused(change: dict[str, 
         FastES.tune(**{**given, **changed}, **common)
 
 
+@pytest.mark.slow
 def test_files_of_a_study_have_names_of_their_own(tmp_path: Path) -> None:
     for name in ("own.csv", "s.v1", "s.v2"):
         FastES.tune("CartPole-v1", study=tmp_path / name, n_trials=1, **SMALL)

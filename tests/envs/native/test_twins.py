@@ -442,6 +442,7 @@ def test_a_difference_that_comes_late_has_the_same_bits_on_any_number_of_workers
 
 
 @pytest.mark.usefixtures("own_step")
+@pytest.mark.slow
 def test_a_training_that_has_left_c_resumes_in_python(tmp_path: Path) -> None:
     def save(model: FastES, record: Any) -> bool:
         model.save(tmp_path / f"{record.generation}")
