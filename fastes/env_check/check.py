@@ -597,11 +597,13 @@ def _about_returns(
 def _episodes_in_words(played: RandomEpisodes, limit: int | None) -> str:
     number = len(played.lengths)
     few = "" if played.lengths.min() == played.lengths.max() else f", mean {played.lengths.mean():.0f}"
+    at_limit = min(played.truncated, int(np.count_nonzero(played.lengths == limit))) if limit else 0
     ends = [
         f"{_share(count, number)} {text}"
         for count, text in (
             (played.terminated, "ended by the rules"),
-            (played.truncated, f"ended by the limit of {limit:,}" if limit else "truncated"),
+            (at_limit, f"ended by the limit of {limit or 0:,}"),
+            (played.truncated - at_limit, "truncated"),
             (played.cut, "cut"),
         )
         if count

@@ -41,7 +41,7 @@ class RandomEpisodes(NamedTuple):
         returns: Sums of rewards, float64 (n,).
         lengths: Steps, int64 (n,).
         terminated: Episodes that the environment ended by its rules.
-        truncated: Episodes that its own limit of steps ended.
+        truncated: Episodes that the environment or its limit of steps truncated.
         cut: Episodes that the limit given to `play_random` ended, or the time.
         rewarded: Share of steps whose reward was not 0.
         odd_rewards: Number of rewards that were not finite.

@@ -178,6 +178,7 @@ class TorchActor(CustomActor):
         assert head is not None
         given = f"a float32 tensor {tuple(self._input.shape)}"
         with torch.random.fork_rng(devices=[]):
+            self.reset_memory()  # an episode begins with it
             try:
                 outputs = self.module(self._input.clone())
             except Exception as error:

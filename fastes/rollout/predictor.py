@@ -39,6 +39,15 @@ def single_action(action: Any) -> Any:
     return np.array(action) if isinstance(action, (float, np.floating, list)) else action
 
 
+def _stacked(actions: list[Any]) -> npt.NDArray[Any]:
+    """Return the actions of a user's function for a batch as an array, of objects for dicts and tuples."""
+    if not actions or not isinstance(actions[0], tuple):
+        return np.array(actions)
+    stacked = np.empty(len(actions), dtype=object)
+    stacked[:] = actions
+    return stacked
+
+
 def _flags(episode_start: Any, rows: int) -> npt.NDArray[np.bool_]:
     """Return which rows begin an episode, (rows,).
 
@@ -69,8 +78,9 @@ class Predictor:
         self.spec, self.normalize_obs = spec, normalize_obs
         self.reference: npt.NDArray[Any] | None = None
         self.bounded = True
-        self._actor = self._fresh_actor()
+        self._actor = self.spec.make_actor()
         self._actors = [self._actor]
+        self._begun = 0  # how many of them have begun an episode: with the parameters that they act with
         self._remembers = bool(getattr(self._actor, "hooks", ()))  # if so, each row of a batch has an actor of its own
         self._cells = cells_of(spec.layers)
         self._reader: ObservationReader | None = None
@@ -129,15 +139,8 @@ class Predictor:
             return single_action(actions[0]), state
         head = self.spec.head
         if head is None:
-            return np.array(actions), state
+            return _stacked(actions), state
         return np.array(actions, dtype=head.cast or head.dtype).reshape(len(actions), *head.shape), state
-
-    def _fresh_actor(self) -> Actor:
-        """Make an actor that is at the beginning of an episode."""
-        actor = self.spec.make_actor()
-        with _core.UsualFloats():
-            actor.begin_episode()
-        return actor
 
     def _act_rows(self, rows: Any, noise: tuple[float, bool], episode_start: Any) -> list[Any]:
         """Compute one action per row; a policy with a memory has one memory per row."""
@@ -169,7 +172,7 @@ class Predictor:
 
     def _load(self, theta: npt.NDArray[np.float32], normalizer: ObsNormalizer, rows: int) -> None:
         while self._remembers and len(self._actors) < rows:
-            self._actors.append(self._fresh_actor())
+            self._actors.append(self.spec.make_actor())
             self._loaded = (None, -1)
         if self._loaded[0] is theta and self._loaded[1] == normalizer.count:
             return
@@ -180,6 +183,9 @@ class Predictor:
             if self.reference is not None:
                 actor.set_reference(self.reference)
                 actor.fold()
+        for actor in self._actors[self._begun :]:
+            actor.begin_episode()
+        self._begun = len(self._actors)
         self._loaded = (theta, normalizer.count)
 
     def _rows(self, observation: Any, flat_space: Any) -> tuple[Any, bool]:

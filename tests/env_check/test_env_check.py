@@ -84,6 +84,20 @@ def test_a_sound_environment_has_no_findings() -> None:
         assert part in report
 
 
+class TruncatesEarly(Push):
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, False, terminated, info
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"), [(20, "all ended by the limit of 20"), (500, "all truncated"), (7, "all ended by the limit of 7")]
+)
+def test_episodes_that_the_environment_truncates_are_not_said_to_end_by_the_limit(limit: int, said: str) -> None:
+    report = str(checked(lambda: gymnasium.wrappers.TimeLimit(TruncatesEarly(), limit)))
+    assert f"{min(limit, 20)} steps; {said}\n" in report
+
+
 def test_a_speed_is_measured_over_many_episodes_of_a_fast_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No time passes while the 40 episodes play, and a second while more do."""
     clock = itertools.chain(itertools.repeat(0.0, 9), itertools.count(1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,24 @@ class Beginning(Remembering):
 
     def reset(self) -> None:
         raise AssertionError("begin_episode goes before it")
+
+
+class FirstMemory(Remembering):
+    """What it remembers as an episode begins is trained, and made by reset alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.seen
+        self.first = torch.nn.Parameter(torch.zeros(3))
+
+    def reset(self) -> None:
+        self.seen = self.first.clone()
+
+
+class FirstMemoryAtOnce(FirstMemory):
+    def __init__(self) -> None:
+        super().__init__()
+        self.reset()  # of parameters with a gradient
 
 
 class Gated(torch.nn.Module):
@@ -164,6 +183,17 @@ def test_predict_forgets_where_an_episode_begins_and_each_row_by_itself() -> Non
         act(rows, np.ones(3, dtype=bool))
         again = act(rows, np.array([True, False, True]))
         assert [one == other for one, other in zip(again, together, strict=True)] == [True, False, True]
+
+
+@pytest.mark.parametrize("of", [FirstMemory, FirstMemoryAtOnce])
+def test_a_fresh_model_begins_an_episode_with_its_own_parameters(of: type[FirstMemory], tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"preset": "default", "n_workers": 0, "seed": 0, "normalize_obs": False, **SETTINGS}
+    with FastES(Toy, TorchPolicy(module(of)), **settings) as model:
+        model.learn(500)
+        model.save(tmp_path / "model.zip")
+        begun = model.predict(np.eye(3), episode_start=True, deterministic=True)[0]
+    with FastES.load(tmp_path / "model.zip", Toy, policy=TorchPolicy(module(of)), n_workers=0) as model:
+        assert model.predict(np.eye(3), deterministic=True)[0].tolist() == begun.tolist()
 
 
 def test_episodes_that_are_played_forget() -> None:

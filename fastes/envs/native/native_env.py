@@ -152,7 +152,7 @@ class NativeEnv(gymnasium.Env[Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed, options=options)
-        self._steps = 0
+        self._steps, self._is_running = 0, False  # stays so if the reset fails
         self.instance.reset(int(self.np_random.integers(2**32)) if seed is None else seed)
         self._is_running = True
         return self._seen(far=True)

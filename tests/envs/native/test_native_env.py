@@ -462,6 +462,23 @@ def test_steps_before_a_reset_and_after_the_end_are_errors(library: str) -> None
         env.step(act)
 
 
+def test_no_step_follows_a_reset_that_failed() -> None:
+    """The environment may be half of the old episode and half of the new one."""
+    status = [0]
+    pointer = ctypes.c_void_p
+    reset = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, pointer)(lambda *_: status[0])
+    step = ctypes.CFUNCTYPE(ctypes.c_int, *[pointer] * 6)(lambda *_: 0)
+    box = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    with NativeEnv.from_functions(reset, step, box, box, state_size=8) as env:
+        env.reset(seed=0)
+        env.step(np.zeros(1, np.float32))
+        status[0] = 7
+        with pytest.raises(RuntimeError, match="reset with seed 0 returned 7"):
+            env.reset(seed=0)
+        with pytest.raises(ResetNeeded, match="before reset"):
+            env.step(np.zeros(1, np.float32))
+
+
 def test_actions_of_another_kind_are_errors(tmp_path: Path) -> None:
     with NativeEnv(f"{compiled(CARTPOLE, tmp_path)}:CartPole") as env:
         env.reset(seed=0)
