@@ -102,11 +102,13 @@ def import_home(name: str) -> ModuleType:
         ) from error
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name at its first use, so that `import fastes` is quick."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'fastes' has no attribute {name!r}")
-    return getattr(import_home(_HOMES[name]), name)
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
+
+    def __getattr__(name: str) -> object:
+        """Import a public name at its first use, so that `import fastes` is quick."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'fastes' has no attribute {name!r}")
+        return getattr(import_home(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

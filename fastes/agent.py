@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -92,7 +92,16 @@ if TYPE_CHECKING:
     from fastes.runs.playback import Playback
     from fastes.tuning.tune import Tuned
 
-CallbackArgument = Callback | Callable[..., Any] | str | Sequence[Any] | None
+
+class StepwiseCallback(Protocol):
+    """A callback that is called at each step, as those of Stable-Baselines3 are."""
+
+    def init_callback(self, model: Any) -> None: ...
+
+    def on_step(self) -> bool: ...
+
+
+CallbackArgument = Callback | StepwiseCallback | Callable[..., Any] | str | Sequence[Any] | None
 _Agent = TypeVar("_Agent", bound="Agent")
 _ROW_SECONDS = 1.0  # between rows of statistics
 LINE_SECONDS = 10.0  # between lines of a progress bar in a file or a pipe
@@ -195,7 +204,7 @@ class Agent:
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
         max_minutes: float | None = None,
-        **removed: Any,
+        **removed: NoReturn,
     ) -> _Agent:
         """Train; see FastES.learn."""
         learning = self.learn_async(
@@ -225,7 +234,7 @@ class Agent:
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
         max_minutes: float | None = None,
-        **removed: Any,
+        **removed: NoReturn,
     ) -> bool:
         """`learn` as a coroutine, for several models on one pool (seeds.py). Returns False if earlier parameters are kept."""
         refuse_training()

@@ -25,7 +25,7 @@ def add_gallery(commands: Any) -> None:
         description="Draw an episode of the best run of each environment as a GIF, and write gallery.md, which shows them with "
         "their returns. It needs no screen.",
     )
-    gallery.set_defaults(episodes=1)
+    gallery.set_defaults(episodes=1, env=None)
     add_folders(gallery)
     gallery.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help=f"folder of the files (default: {_OUT})")
     gallery.add_argument(

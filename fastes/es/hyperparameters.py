@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from fastes.errors import check_int, suggest
-from fastes.es.fitness_shaping import SHAPINGS, ShapingFunction, checked_shaping, missing_shaping, num_kept, rule_of
+from fastes.es.fitness_shaping import SHAPINGS, ShapingFunction, checked_shaping, missing_shaping, rule_of
 from fastes.es.optimizers import OPTIMIZERS, MissingOptimizer, OptimizerFactory, checked_optimizer
 from fastes.es.schedules import POSITIVE, ScheduleSetting, scheduled
 from fastes.setting_fields import Range, checked_fields, setting
@@ -51,7 +51,7 @@ class Hyperparameters:
     )
     sigma_adaptation: str = setting(
         "none",
-        "none; scalar: one sigma that follows the returns (PGPE); per_parameter: one for each",
+        "none; scalar: one sigma that follows the returns (PGPE); per_parameter: one for each. It takes two pairs that count",
         "evolution",
         choices=ADAPTATIONS,
         gain="per_parameter, with clipup: Walker2d-v5, BipedalWalker-v3, HumanoidStandup-v5",
@@ -133,20 +133,15 @@ class Hyperparameters:
 
     def __post_init__(self) -> None:
         checked_fields(self)
-        _check_adaptation(self)
-
-    def largest_population(self) -> int:
-        """Return the most candidates of a generation."""
-        return self.population_size
+        _check_adaptation(self.sigma_adaptation, self.sigma, self.shaping)
 
     def hyperparameters(self) -> dict[str, Any]:
         """Return these fields alone, by name."""
         return {item.name: getattr(self, item.name) for item in fields(Hyperparameters)}
 
 
-def _check_adaptation(chosen: Hyperparameters) -> None:
+def _check_adaptation(kind: str, sigma: ScheduleSetting, shaping: str | ShapingFunction) -> None:
     """Raise ValueError for an adaptation that cannot work with these settings."""
-    kind, sigma, shaping = chosen.sigma_adaptation, chosen.sigma, chosen.shaping
     if kind == "none":
         return
     if callable(sigma) or isinstance(sigma, str):
@@ -158,12 +153,6 @@ def _check_adaptation(chosen: Hyperparameters) -> None:
         raise ValueError(
             f"sigma_adaptation = {kind!r} compares pairs with each other, and shaping = {shaping!r} keeps only the "
             "difference within each: expected another shaping, or sigma_adaptation='none'"
-        )
-    if isinstance(shaping, str) and num_kept(chosen.largest_population() // 2, chosen.top_fraction) == 1:
-        raise ValueError(
-            f"sigma_adaptation = {kind!r} compares pairs with each other, and a single pair counts ("
-            f"population_size = {chosen.population_size}, top_fraction = {chosen.top_fraction:g}): expected two or more, or "
-            "sigma_adaptation='none'"
         )
     if not _SMALLEST_SIGMA <= sigma <= _LARGEST_SIGMA:
         raise ValueError(

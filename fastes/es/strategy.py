@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import FastESError, check_int, check_seed, whole
+from fastes.errors import FastESError, check_int, check_seed, warn_user, whole
 from fastes.es.fitness_shaping import Float64, Shaped, shape_returns
 from fastes.es.hyperparameters import Hyperparameters, make_hyperparameters
 from fastes.es.keywords import MoreHyperparameters, Unpack
@@ -25,7 +25,7 @@ from fastes.number_array import number_array
 from fastes.setting_fields import checked_number
 
 Float32 = npt.NDArray[np.float32]
-SLICES_PER_PAIR = 10  # the least that a noise table of a size of the user's has
+SLICES_PER_PAIR = 10  # fewer in the noise table cause a warning
 PATIENCE = 100  # generations without anything better before a search ends
 _RESOLVED = float(np.finfo(np.float32).eps) / 2  # a smaller fraction of a float32 changes nothing when it is added
 
@@ -219,10 +219,13 @@ class EvolutionStrategy:
         first = {"sigma": sigma, "learning_rate": learning_rate, "population_size": population_size}
         self._use(make_hyperparameters({**first, **hyperparameters}), len(theta))
         self.seed, self.episodes = check_seed(seed), check_int("episodes", episodes, 1)
-        table_size = check_int("table_size", whole(table_size), 0)
-        if table_size:
-            _check_table(table_size, len(theta), self.population_size // 2)
-        self.table = NoiseTable(table_size or default_table_size(len(theta)), self.seed)
+        given = check_int("table_size", whole(table_size), 0)
+        table_size = given or default_table_size(len(theta))
+        if table_size < len(theta):
+            raise ValueError(f"table_size = {table_size} is too small: theta has {len(theta)} parameters")
+        if given and self.hyperparameters.perturbed_fraction == 1.0:  # windows of one slice may lie elsewhere
+            _warn_of_few_slices(table_size, len(theta), self.population_size // 2)
+        self.table = NoiseTable(table_size, self.seed)
         history = History() if keep_best else None
         parts = self._new_optimizer(), self._new_adaptation(), 0, None, history
         self._state = _State(theta, *parts)
@@ -595,13 +598,13 @@ def _norm(x: Float32) -> float:
     return math.sqrt(_core.sum_squares(x))
 
 
-def _check_table(size: int, num_params: int, pairs: int) -> None:
-    """Raise ValueError if pairs of one generation are likely to have the same slice of the table."""
-    slices, least = max(0, size - num_params + 1), num_params - 1 + SLICES_PER_PAIR * pairs
+def _warn_of_few_slices(size: int, num_params: int, pairs: int) -> None:
+    """Warn of a noise table from which several pairs of a generation are likely to have the same slice."""
+    slices, least = size - num_params + 1, num_params - 1 + SLICES_PER_PAIR * pairs
     if size < least:
-        raise ValueError(
-            f"table_size (noise_table_size of FastES) = {size:,} is too small: it has {slices:,} slices of {num_params:,} "
-            f"parameters for {pairs:,} pairs, so candidates would be alike; expected at least {least:,}, or 0 for the default"
+        warn_user(
+            f"table_size (noise_table_size of FastES) = {size:,} leaves {slices:,} slices of {num_params:,} parameters for "
+            f"{pairs:,} pairs, so candidates are alike: take at least {least:,}, or 0 for the default"
         )
 
 

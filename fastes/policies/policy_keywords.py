@@ -316,14 +316,14 @@ KEYS = _keys()  # those that matter first come first
 # --- what users pass --------------------------------------------------------------------------------------------------
 
 # fmt: off
-_OF_PUBLISHED_CNNS = (
+_OF_NETWORKS = (
     "ortho_init", "use_sde", "log_std_init", "full_std", "use_expln", "squash_output", "features_extractor_class",
     "share_features_extractor", "optimizer_class", "optimizer_kwargs", "n_critics", "clip_mean", "sde_net_arch",
 )
 # fmt: on
 _NO_CRITIC = "there is no critic in ES: leave it out"
 _ANSWERS = {  # keys of the policies of SB3 and sb3-contrib, and keys of another family here
-    **dict.fromkeys(_OF_PUBLISHED_CNNS, "it has no counterpart here: leave it out"),
+    **dict.fromkeys(_OF_NETWORKS, "it has no counterpart here: leave it out"),
     "squash_output": "it is action_mapping='squash' here",
     "optimizer_class": "optimizer is a setting here, beside policy_kwargs",
     "features_extractor_class": "put the extractor and the layers into one module, as in fastes.TorchPolicy(module)",

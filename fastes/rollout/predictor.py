@@ -40,12 +40,13 @@ def single_action(action: Any) -> Any:
 
 
 def _stacked(actions: list[Any]) -> npt.NDArray[Any]:
-    """Return the actions of a user's function for a batch as an array, of objects for dicts and tuples."""
-    if not actions or not isinstance(actions[0], tuple):
+    """Return the actions of a user's function for a batch as an array; of tuples, if their parts cannot be stacked."""
+    try:
         return np.array(actions)
-    stacked = np.empty(len(actions), dtype=object)
-    stacked[:] = actions
-    return stacked
+    except ValueError:
+        stacked = np.empty(len(actions), dtype=object)
+        stacked[:] = actions
+        return stacked
 
 
 def _flags(episode_start: Any, rows: int) -> npt.NDArray[np.bool_]:

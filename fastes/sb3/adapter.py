@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import gymnasium
 import numpy as np
@@ -234,7 +234,7 @@ class FastES(Agent):
         progress_bar: bool = False,
         *,
         max_minutes: float | None = None,
-        **removed: Any,
+        **removed: NoReturn,
     ) -> FastES:
         """Train until the target return is confirmed, the budget or the time is spent, or a callback says stop.
 

@@ -121,7 +121,7 @@ def test_a_function_may_act_where_no_head_can() -> None:
         assert actions.contains(model.predict(2)[0])
 
 
-def test_a_batch_of_tuples_is_an_array_of_tuples() -> None:
+def test_a_batch_of_tuples_of_unlike_parts_is_an_array_of_tuples() -> None:
     actions = spaces.Tuple([spaces.Discrete(3), spaces.Box(-9, 9, (2,), np.float32)])
 
     def act(_: np.ndarray, observation: np.ndarray) -> tuple[int, np.ndarray]:
@@ -131,10 +131,10 @@ def test_a_batch_of_tuples_is_an_array_of_tuples() -> None:
         batch = model.predict(np.arange(3))[0]
         assert batch.shape == (3,)
         assert all(actions.contains(action) for action in batch)
-    two = spaces.Tuple([spaces.Discrete(3), spaces.Discrete(2)])
+    two = spaces.MultiDiscrete([3, 2])
     policy = CallablePolicy(lambda _, observation: (int(observation.argmax()) % 3, 1), 1)
     with FastES(partial(AnySpaces, spaces.Discrete(4), two), policy, n_workers=0, **TINY) as model:
-        assert model.predict(np.arange(3))[0].tolist() == [(0, 1), (1, 1), (2, 1)]
+        assert model.predict(np.arange(3))[0].tolist() == [[0, 1], [1, 1], [2, 1]]
 
 
 class Broken(Toy):

@@ -22,7 +22,6 @@ from fastes import FastES, Settings
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.cli.main import build_parser
 from fastes.cli.setting_flags import given_settings
-from fastes.es.fitness_shaping import num_kept
 from fastes.models.checkpointing import checkpoint_of, settings_from
 from fastes.policies.action_head import BOX_MAPPINGS
 from fastes.policies.layers import ACTIVATIONS
@@ -112,11 +111,9 @@ def _in_whole_blocks(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _possible(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what other values rule out: a sigma, a shaping, or an adaptation that has a single pair."""
-    pairs = values.get("population_size", Settings().population_size) // 2
-    single = num_kept(pairs, values.get("top_fraction", 1.0)) == 1
-    adapted = values.get("sigma_adaptation", "none") != "none" and not single
-    left_out = {"sigma"} if adapted else {"sigma_adaptation"} if single else set()
+    """Without what other values rule out: a sigma or a shaping."""
+    adapted = values.get("sigma_adaptation", "none") != "none"
+    left_out = {"sigma"} if adapted else set()
     return {n: value for n, value in values.items() if n not in left_out and not (adapted and value == "signed_ranks")}
 
 
