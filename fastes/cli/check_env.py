@@ -20,6 +20,7 @@ from fastes.envs.native.native_env import is_native
 from fastes.envs.source import make_env_source
 from fastes.pools.processes.worker import die_with_parent
 from fastes.rollout.shared_block import anonymous_file
+from fastes.system.child_python import python_command
 from fastes.system.console import say
 from fastes.system.interrupts import born_blocked
 
@@ -37,7 +38,6 @@ _MAIN = (
     "help_all",
 )
 _BOOT = """\
-import sys; sys.path[:] = {path!r}
 from fastes.cli.main import main
 sys.exit(main([*{typed!r}, "--noted-in", "{noted_in}"]))
 """
@@ -117,9 +117,9 @@ def _run_in_child(arguments: argparse.Namespace) -> int:
     """Run the command in another process, and say where a crash ended that; return the exit status."""
     noted_in = anonymous_file(SIZE)
     try:
-        boot = _BOOT.format(path=[os.fspath(entry) for entry in sys.path], typed=arguments.typed, noted_in=noted_in)
+        boot = _BOOT.format(typed=arguments.typed, noted_in=noted_in)
         with born_blocked():  # Ctrl-C is this process's to answer
-            child = subprocess.Popen([sys.executable, "-c", boot], pass_fds=[noted_in])
+            child = subprocess.Popen(python_command(boot), pass_fds=[noted_in])
         try:
             status = child.wait()
         except BaseException:

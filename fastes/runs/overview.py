@@ -199,7 +199,7 @@ def _written_at(path: Path) -> float | None:
 
 
 def _status(run: Path, noted: Mapping[str, Any], is_known: bool) -> str:
-    if holder_of(run):
+    if holder_of(run) and is_locked(run):  # the system lists inodes, and another file system may have the same one
         return RUNNING
     if not is_known:
         return UNREADABLE

@@ -172,6 +172,7 @@ def build_drawn(model: Model, mode: str | None) -> Any:
     if mode == "human" and sys.platform == "linux" and not any(os.environ.get(name) for name in _DISPLAYS):
         raise RenderError("a window needs a display and this machine has none (DISPLAY is not set): write a --video instead")
     source = model.source
+    os.environ.setdefault("SDL_NO_SIGNAL_HANDLERS", "1")  # otherwise pygame makes of SIGTERM an event that nothing reads
     try:
         env = model.evaluator.build(render_mode=mode)
     except EnvironmentUnavailable:

@@ -73,7 +73,10 @@ def has_libraries(way: str) -> bool:
     """Return whether the libraries are installed with which MuJoCo draws in a way. EGL may still lack a driver."""
     from ctypes.util import find_library
 
-    return all(any(find_library(name) for name in group) for group in _LIBRARIES.get(way, ()))
+    try:
+        return all(any(find_library(name) for name in group) for group in _LIBRARIES.get(way, ()))
+    except OSError:  # the search may need a temporary file where none can be written
+        return False
 
 
 def packages_command(way: str, release: Mapping[str, str] | None = None) -> str:

@@ -164,7 +164,10 @@ class _Answer(BaseHTTPRequestHandler):
     def _draw(self, query: dict[str, str]) -> None:
         """POST /video?name=RUN"""
         path = self._path_of(query)
-        began = self.server.videos.draw(path)
+        try:
+            began = self.server.videos.draw(path)
+        except OSError as error:
+            raise _Refused(HTTPStatus.INTERNAL_SERVER_ERROR, f"no video can be drawn: {error}") from None
         self._send_json({"began": began, **self.server.videos.state_of(path)})
 
     def _video_file(self, query: dict[str, str]) -> None:

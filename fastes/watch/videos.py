@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -17,8 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastes.checkpoints.locate import RUN_FILES
+from fastes.system.child_python import python_command
 
 SECONDS = 20.0  # of a video
+_PLAY = "from fastes.cli.main import main; sys.exit(main())"  # and not -m: a folder fastes may lie here
 MOST_SECONDS = 180.0  # until one that is drawn is given up
 _NICE = 10  # below trainings
 _MOST_KEPT = 16
@@ -46,8 +47,8 @@ class Video(NamedTuple):
 
 def play_command(run: Path, file: Path, env: str = "") -> list[str]:
     """The command that draws a video. env: as of `fastes play --env`, '' for none."""
-    command = [sys.executable, "-m", "fastes", "play", str(run.absolute()), "--video", str(file), "--max-seconds", str(SECONDS)]
-    return [*command, "--env", env] if env else command
+    arguments = ["play", str(run.absolute()), "--video", str(file), "--max-seconds", str(SECONDS)]
+    return python_command(_PLAY, *arguments, *(["--env", env] if env else []))
 
 
 class Videos:
@@ -59,7 +60,7 @@ class Videos:
 
     def __init__(self, command: Callable[[Path, Path], Sequence[str]] = play_command) -> None:
         self._command = command
-        self._folder = _new_folder()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # made with the first video
         self._lock = threading.Lock()
         self._videos: dict[Path, Video] = {}
         self._number = 0
@@ -90,17 +91,18 @@ class Videos:
             return {**known, "state": state, "newest": newest, "number": int(video.file.stem), "error": video.error}
 
     def draw(self, run: Path) -> bool:
-        """Begin to draw a video of a run's present policy; False if there is none, or if another video is being drawn."""
+        """Begin to draw a video of a run's present policy; False if there is none, or if another video is being drawn.
+
+        Raises:
+            OSError: There is no place for temporary files, or no process can be begun.
+        """
         with self._lock:
             self._note_ended()
             of = _policy_of(run)
             if of is None or any(video.process for video in self._videos.values()):
                 return False
-            if not os.path.isdir(self._folder.name):  # somebody has cleaned up
-                self._folder.cleanup()
-                self._folder = _new_folder()
             self._number += 1
-            file = Path(self._folder.name) / f"{self._number}.mp4"
+            file = self._place() / f"{self._number}.mp4"
             log = open(file.with_suffix(".log"), "wb")  # noqa: SIM115
             with log:
                 process = subprocess.Popen(
@@ -133,7 +135,16 @@ class Videos:
                 if video.process is not None:
                     _end(video.process)
             self._videos.clear()
+            if self._folder is not None:
+                self._folder.cleanup()
+
+    def _place(self) -> Path:
+        """Return the folder of the videos, which may have been cleaned up."""
+        if self._folder is not None and not os.path.isdir(self._folder.name):
             self._folder.cleanup()
+            self._folder = None
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="fastes-watch-")
+        return Path(self._folder.name)
 
     def _note_ended(self) -> None:
         for run, video in list(self._videos.items()):
@@ -152,10 +163,6 @@ class Videos:
         if video is not None:
             for file in (video.file, video.file.with_suffix(".log")):
                 file.unlink(missing_ok=True)
-
-
-def _new_folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="fastes-watch-")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

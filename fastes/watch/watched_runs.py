@@ -166,7 +166,7 @@ def _stamp(path: Path, locked: Mapping[int, int], may_run: bool) -> object:
     """
     stats: list[object] = []
     with contextlib.suppress(OSError):
-        stats.append(os.stat(path).st_ino in locked or (may_run and is_locked(path)))
+        stats.append((may_run or os.stat(path).st_ino in locked) and is_locked(path))
     for name in (CONFIG, PROGRESS):
         with contextlib.suppress(OSError):
             found = os.stat(f"{path}/{name}")  # quicker than a Path: this is done for every run at each request

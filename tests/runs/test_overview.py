@@ -206,6 +206,12 @@ def test_a_training_is_seen_by_its_lock_if_the_system_does_not_list_it(tmp_path:
     assert read_overview(run).status == "stopped"
 
 
+def test_a_lock_on_the_same_inode_of_another_file_system_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_run(tmp_path / "1")
+    monkeypatch.setattr(folder_lock, "holders", lambda: {run.stat().st_ino: 1})
+    assert read_overview(run).status == "finished"
+
+
 def test_a_training_may_begin_while_somebody_looks(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looking = os.open(run, os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)

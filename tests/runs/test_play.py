@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ import pytest
 from envs_for_tests import AnySpaces, Toy
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
-from processes import environment
+from processes import environment, fastes_command, wait_until
 from tqdm import tqdm
 
 from fastes import FastES, FastESError
@@ -92,6 +93,19 @@ def test_a_video_needs_no_screen_and_says_nothing_of_one(cartpole: Path) -> None
     assert done.stderr == ""
     if sys.platform == "linux":
         assert done.stdout.startswith("3\na window needs a display")
+
+
+def test_sigterm_ends_a_command_that_draws(cartpole: Path) -> None:
+    """SDL would take the signal from the system's own handler."""
+    flags = ["play", str(cartpole), "--video", "long.mp4", "--episodes", "100000", "--max-seconds", "100000"]
+    process = subprocess.Popen([*fastes_command(), *flags], cwd=cartpole.parent, env=environment(), stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: any(path.stat().st_size for path in cartpole.parent.glob(".*.mp4")), "it draws")
+        process.terminate()
+        assert process.wait(60) == -signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_video_that_was_cut_off_has_no_name(cartpole: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
 import re
 import shlex
@@ -247,6 +248,14 @@ def test_ctrl_c_leaves_the_best_so_far(tmp_path: Path, monkeypatch: pytest.Monke
     assert "median" not in load_preset(str(tmp_path / "own.toml")).get("source", "")
     monkeypatch.undo()
     assert tune(tmp_path, 6).trials == 6
+
+
+def test_a_file_system_without_locks_has_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fastes.tuning.study.fcntl.flock", unsupported)
+    assert tune(tmp_path, 1).trials == 1
 
 
 def test_two_processes_do_not_share_a_study(tmp_path: Path) -> None:

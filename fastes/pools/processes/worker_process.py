@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -40,6 +39,7 @@ from fastes.rollout.shared_block import (
     SharedBlock,
     anonymous_file,
 )
+from fastes.system.child_python import python_command
 from fastes.system.console import fill_standard_descriptors
 from fastes.system.forks import TOLD
 from fastes.system.interrupts import born_blocked
@@ -54,7 +54,6 @@ THREAD_VARIABLES = (
 _SINGLE_THREAD = dict.fromkeys(THREAD_VARIABLES, "1")
 # sys.path comes from the parent: with `-m`, a folder named fastes in the working directory would be taken for the package.
 _BOOT = """\
-import sys; sys.path[:] = {path!r}
 from fastes.pools.processes.worker_messages import report_errors_to_parent
 with report_errors_to_parent({fd}): from fastes.pools.processes.worker import main
 main({arguments!r})
@@ -158,11 +157,11 @@ class Worker:
         self._poll = select.poll()
         self._poll.register(self.connection.fileno(), select.POLLIN)
         arguments = Arguments(theirs.fileno(), os.getpid(), index, offers_fd, payload.fd, payload.size)
-        boot = _BOOT.format(path=[os.fspath(p) for p in sys.path], fd=theirs.fileno(), arguments=tuple(arguments))
+        boot = _BOOT.format(fd=theirs.fileno(), arguments=tuple(arguments))
         try:
             with theirs:
                 fds = theirs.fileno(), block.fd, payload.fd, offers_fd
-                self.process = _popen([sys.executable, "-c", boot], fds, spec.source.folder, spec.first_worker + index)
+                self.process = _popen(python_command(boot), fds, spec.source.folder, spec.first_worker + index)
         except BaseException:
             self.connection.close()
             raise
