@@ -134,31 +134,31 @@ class _Named(NamedTuple):
     """An optimiser that has a name.
 
     Attributes:
-        make: From the number of parameters, momentum, beta2 and max_speed.
         kind: Its class.
+        arguments: Those behind the number of parameters: from momentum, beta2 and max_speed.
         step_length: Length of an early step: from the learning rate, the gradient's length, the number of parameters and the
             momentum.
     """
 
-    make: Callable[[int, float, float, float], Optimizer]
     kind: type[Any]
+    arguments: Callable[[float, float, float], tuple[float, ...]]
     step_length: Callable[[float, float, int, float], float]
 
 
 _NAMED = {
     "adam": _Named(
-        lambda num_params, momentum, beta2, _: Adam(num_params, momentum, beta2),
         Adam,
+        lambda momentum, beta2, _: (momentum, beta2),
         lambda rate, _, num_params, __: rate * math.sqrt(num_params),
     ),
     "sgd": _Named(
-        lambda num_params, momentum, *_: SGD(num_params, momentum),
         SGD,
+        lambda momentum, *_: (momentum,),
         lambda rate, gradient, _, momentum: rate * gradient / (1.0 - momentum),
     ),
     "clipup": _Named(
-        lambda num_params, momentum, _, max_speed: ClipUp(num_params, momentum, max_speed),
         ClipUp,
+        lambda momentum, _, max_speed: (momentum, max_speed),
         lambda rate, *_: rate,
     ),
 }
@@ -219,7 +219,9 @@ def make_optimizer(
     if isinstance(optimizer, str):
         if optimizer not in _NAMED:
             raise ValueError(f"unknown optimizer {optimizer!r}: expected one of {OPTIMIZERS}{suggest(optimizer, OPTIMIZERS)}")
-        return _NAMED[optimizer].make(num_params, momentum, beta2, max_speed)
+        named = _NAMED[optimizer]
+        own: Optimizer = named.kind(num_params, *named.arguments(momentum, beta2, max_speed))
+        return own
     try:
         made = optimizer(num_params)
     except TypeError as error:

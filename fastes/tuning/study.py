@@ -151,11 +151,12 @@ def _locked(path: Path | None) -> Iterator[None]:
     except OSError as error:
         raise OSError(f"the study {path} cannot be written: {error.strerror}") from error
     with file:
-        with contextlib.suppress(OSError):  # a file system without locks
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise FolderInUse(f"another process works on the study {path}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FolderInUse(f"another process works on the study {path}") from error
+        except OSError:  # a file system without locks
+            pass
         file.seek(0)
         content = file.read()
         whole = content.rfind(b"\n") + 1
