@@ -296,7 +296,12 @@ def compared() -> Compared:
 
 def page(found: Compared) -> str:
     """The text of the page. It draws no pictures."""
-    longer = " and ".join(env for env, course in COURSES.items() if course.against_ppo)
+    longer = " and ".join(
+        f"below {_NAMES[peer]} on {env}"
+        for peer in PEERS
+        for env, course in COURSES.items()
+        if getattr(course, f"against_{peer}")
+    )
     parts = [
         "# Comparison",
         "`python -m benchmarks.learning.comparison` makes this page from the result files. [Results](results.md) explains how "
@@ -308,7 +313,7 @@ def page(found: Compared) -> str:
         "as a share of the peer's wall time: left of the dashed line FastES is faster. A hollow mark means that the median "
         "seed never reaches it. On Ant-v5 both peers end below their first return, so the picture leaves it out. On Hopper-v5 "
         "PPO only stands still, and TRPO's seeds end far apart ([results](results.md#compared-with-ppo-and-trpo)).",
-        f"With its usual steps FastES ended below PPO on {longer}, and was run again with more steps against PPO.",
+        f"With its usual steps FastES ended {longer}, and was run again with more steps against these.",
         found.tuned[1],
         f"No peer was run on the other tuned environments: {', '.join(found.alone)}. [Presets](presets.md#what-they-reach) has "
         "FastES's returns there.",

@@ -18,8 +18,8 @@ class Course(NamedTuple):
     timesteps: of the runs that are reported, 0 for the preset's own.
     trpo, ppo: largest ratio of FastES's wall time to the peer's that `race` aims at.
     episodes: of an evaluation on the way of a race; more where the start of an episode decides more than the policy does.
-    against_ppo: steps in a race against PPO where the usual ones ended below PPO's score: runs of their own, over which
-        schedules and trials stretch, within half of PPO's time.
+    against_trpo, against_ppo: steps in a race against this peer where the usual ones ended below its score: runs of their
+        own, over which schedules and trials stretch, within half of the peer's time.
     """
 
     aim: float
@@ -27,6 +27,7 @@ class Course(NamedTuple):
     trpo: float = _NO_AIM
     ppo: float = _NO_AIM
     episodes: int = 10
+    against_trpo: int = 0
     against_ppo: int = 0
 
 
@@ -41,7 +42,7 @@ COURSES = {
     "BipedalWalker-v3": Course(280.0),
     "fastes/Catch-v0": Course(1.0),
     "InvertedPendulum-v5": Course(1000.0, timesteps=300_000, trpo=0.1, ppo=0.5),
-    "Swimmer-v5": Course(350.0, trpo=0.1, ppo=0.5),
+    "Swimmer-v5": Course(350.0, trpo=0.1, ppo=0.5, against_trpo=5_000_000),
     "HalfCheetah-v5": Course(4500.0, trpo=0.1, ppo=0.5, against_ppo=8_000_000),
     "InvertedDoublePendulum-v5": Course(9300.0, trpo=0.1, ppo=0.5),
     "Reacher-v5": Course(-5.0, trpo=0.1, ppo=0.5, episodes=100),

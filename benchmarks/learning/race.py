@@ -1,8 +1,8 @@
 """How long FastES needs for the score that tuned TRPO and PPO have at 1M steps, over the time that they needed.
 
 Peers run to a million steps with RL Zoo's settings, FastES with its preset to a budget of steps of its own: its steps cost
-less and teach less, so that equal steps would compare little. If it ends below PPO, it meets PPO with a longer budget,
-and TRPO, which takes less time, with the usual one. Every contestant gets the same cores, one at a time.
+less and teach less, so that equal steps would compare little. If it ends below one peer, it meets that peer with a longer
+budget and the other with the usual one. Every contestant gets the same cores, one at a time.
 """
 
 from __future__ import annotations
@@ -58,9 +58,13 @@ def our_tasks(arguments: argparse.Namespace) -> list[Task]:
 
 def our_budget(arguments: argparse.Namespace, env: str, peer: str) -> Budget:
     """The budget that was asked for, or the course's against this peer, or that of reported runs, or the peer's own."""
-    longer = course_of(env).against_ppo if peer == "ppo" else 0
-    usual = reported_timesteps(env) if env in COURSES else arguments.timesteps
-    return Budget(steps=arguments.es_timesteps or longer or usual)
+    longer = 0 if arguments.es_timesteps else getattr(course_of(env), f"against_{peer}")
+    return Budget(steps=longer) if longer else usual_budget(arguments, env)
+
+
+def usual_budget(arguments: argparse.Namespace, env: str) -> Budget:
+    """The same against every peer."""
+    return Budget(steps=arguments.es_timesteps or (reported_timesteps(env) if env in COURSES else arguments.timesteps))
 
 
 def line_of(env: str, peer: str, theirs: Sequence[Run], ours: Sequence[Run], budget: Budget) -> list[str]:
@@ -133,7 +137,7 @@ def write_table(arguments: argparse.Namespace, sources: Sequence[Path]) -> Path:
             if theirs and ours:
                 lines.append(line_of(env, peer, theirs, ours, budget))
                 used += [*theirs, *ours]
-                usual = budget == our_budget(arguments, env, "trpo")
+                usual = budget == usual_budget(arguments, env)
                 contests.setdefault(env, {}).update({OURS if usual else f"{OURS}, longer": ours, peer: theirs})
             else:
                 missing.append(f"{env} against {peer.upper()}")
@@ -153,7 +157,7 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="default: both")
     parser.add_argument("--timesteps", type=COUNT, default=1_000_000, metavar="N", help="of a peer (default: 1,000,000)")
     parser.add_argument(
-        "--es-timesteps", type=COUNT, metavar="N", help="of FastES (default: the environment's, or more against PPO)"
+        "--es-timesteps", type=COUNT, metavar="N", help="of FastES (default: the environment's, or more against one peer)"
     )
     parser.add_argument("--only", choices=("peers", OURS), help="run these alone")
     add_place(parser, seeds=_SEEDS)
