@@ -355,9 +355,16 @@ class Agent:
             self.note_episode_limit()
             return self.evaluator.run(self.play_seeds(seeds))
 
-    async def play_seeds(self, seeds: npt.NDArray[np.int64]) -> Evaluation:
-        """`evaluate` as a coroutine. seeds: environment seeds, int64 (n,)."""
-        return await Player(self.evaluator, self.selection.present.number).evaluate(self.training, seeds)
+    async def play_seeds(self, seeds: npt.NDArray[np.int64], endless_limit: int | None = None) -> Evaluation:
+        """`evaluate` as a coroutine.
+
+        Args:
+            seeds: Environment seeds, int64 (n,).
+            endless_limit: Steps after which episodes end that have no limit; None for those of the training.
+        """
+        player, of = Player(self.evaluator, self.selection.present.number), self.training
+        limit = endless_limit if of.cuts_endless_episodes else None
+        return await player.evaluate(of, seeds, limit=limit)
 
     def replay(self, generation: int, job: int, *, trial: int | None = None) -> Episode:
         """Play one job of the next generation again in this process, to see its error.

@@ -54,6 +54,10 @@ class ClusterError(FastESError):
     """A cluster does not answer, has no node that can be used, or has lost all of them."""
 
 
+class NotFinite(FastESError):
+    """A generation has no finite return, or its step is not finite: the search cannot go on from these parameters."""
+
+
 class NestedTraining(FastESError):
     """A worker was about to start workers, or to start a training while it imported a module."""
 

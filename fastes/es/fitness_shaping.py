@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import FastESError, shown, suggest
+from fastes.errors import NotFinite, shown, suggest
 from fastes.es.portable_math import log, mean_and_std
 
 Float32 = npt.NDArray[np.float32]
@@ -51,13 +51,13 @@ def shape_returns(returns: Float64, sigma: float, shaping: str | ShapingFunction
             have the weight 0.
 
     Raises:
-        FastESError: No return is finite.
+        NotFinite: No return is finite.
         ValueError: An unknown shaping, or a function that returns another shape or numbers that are not finite.
     """
     usable = np.isfinite(returns)
     num_usable = int(np.count_nonzero(usable))
     if not num_usable:
-        raise FastESError(
+        raise NotFinite(
             f"none of the {returns.size} returns of this generation is finite; parameters are unchanged. "
             "Check the environment's rewards, or lower sigma and the learning rate"
         )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.errors import FastESError, check_int, check_seed, warn_user, whole
+from fastes.errors import FastESError, NotFinite, check_int, check_seed, warn_user, whole
 from fastes.es.fitness_shaping import Float64, Shaped, shape_returns
 from fastes.es.hyperparameters import Hyperparameters, make_hyperparameters
 from fastes.es.keywords import MoreHyperparameters, Unpack
@@ -394,7 +394,7 @@ class EvolutionStrategy:
                 advice = "The gradient is not finite, either, which is divided by sigma: raise sigma"
             elif not all(map(_all_finite, optimizer.state().values())):
                 advice = "The optimizer squares the gradient, which is divided by sigma: raise sigma, or use 'clipup'"
-            raise FastESError(
+            raise NotFinite(
                 f"the step of generation {generation + 1} is not finite (learning_rate {learning_rate:g}, sigma "
                 f"{perturbations.sigma:g}, weight_decay {self.weight_decay:g}); parameters are unchanged. "
                 f"{advice}"

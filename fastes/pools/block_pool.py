@@ -209,6 +209,9 @@ class BlockPool(Pool):
     def tickets(self) -> Set[int]:
         return self._requests.tickets()
 
+    def training_of(self, ticket: int) -> int:
+        return self._requests[ticket].request.training
+
     def forget(self) -> None:
         self._requests.forget()
 

@@ -137,6 +137,10 @@ class Pool(Protocol):
         """Return the tickets of all requests that wait to be collected."""
 
     @abstractmethod
+    def training_of(self, ticket: int) -> int:
+        """Return the number of the training of a request that waits to be collected."""
+
+    @abstractmethod
     def forget(self) -> None:
         """Drop all requests, finished or not."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
@@ -15,6 +16,7 @@ from fastes._core import Actor
 from fastes.envs.closing import close_env
 from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
+from fastes.errors import WorkerError
 from fastes.es.noise_table import window_size
 from fastes.policies.custom_policy import CustomSpec
 from fastes.pools.pool import Pool, run_to_end
@@ -324,10 +326,20 @@ class Evaluator:
             self.pool.forget()
 
     def forget_requests(self) -> None:
-        """Drop the requests of trials that end where they are. Those in a shared pool stay until it is closed."""
+        """Drop the requests of trials that end where they are. Those in a shared pool stay until `collect_abandoned`."""
         self.running = []
         if self._has_own_open_pool:
             self.pool.forget()
+
+    async def collect_abandoned(self) -> None:
+        """Wait for requests in a shared pool that trials have left where they ended: what follows needs their slots."""
+        if not self.is_shared or not self.pool.is_open:
+            return
+        own, awaited = set(self._places.values()), {each.ticket for each in self.running}
+        for ticket in sorted(self.pool.tickets() - awaited):
+            if self.pool.training_of(ticket) in own:
+                with contextlib.suppress(WorkerError):
+                    await self.result(ticket)
 
     def share(self, pool: Pool, part: Shared) -> None:
         """Use a pool that other models use, too, until `unshare`."""

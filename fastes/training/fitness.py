@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fastes.errors import FastESError
+from fastes.errors import NotFinite
 from fastes.es.schedules import ANY_NUMBER, make_schedule
 from fastes.rollout.batch import Batch
 from fastes.settings.settings import Settings
@@ -17,10 +17,10 @@ def fitness_of(batch: Batch, settings: Settings, generation: int, progress_remai
     generation: as errors count it.
     progress_remaining: what this generation's sigma was drawn with.
 
-    Raises FastESError when every candidate failed, and what the schedule of alive_bonus raises.
+    Raises NotFinite when every candidate failed, and what the schedule of alive_bonus raises.
     """
     if batch.penalised and not batch.finite_returns.size:
-        raise FastESError(
+        raise NotFinite(
             f"every candidate of generation {generation} failed, one of them with {batch.penalised}; parameters are "
             "unchanged. With on_env_error='stop' the first exception ends the training and is shown whole"
         )

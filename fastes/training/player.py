@@ -156,16 +156,24 @@ class Player:
         evaluation = Evaluation(batch.returns, batch.lengths, running.request.eval_seeds)
         return FinishedEvaluation(pending, evaluation), batch.differs
 
-    async def evaluate(self, training: Training, seeds: Int64, of: PendingEvaluation | Snapshot | None = None) -> Evaluation:
+    async def evaluate(
+        self,
+        training: Training,
+        seeds: Int64,
+        of: PendingEvaluation | Snapshot | None = None,
+        limit: int | None = None,
+    ) -> Evaluation:
         """Play noise-free episodes, one for each environment seed.
 
         Args:
             training: Its settings, and its parameters unless others are given.
             seeds: Environment seeds, int64 (n,).
             of: The parameters; None for the training's own.
+            limit: Steps after which an episode ends; None for the training's.
         """
         policy = (training.strategy.theta, training.normalizer) if of is None else (of.theta, of.normalizer)
-        return await self.evaluator.evaluate(*policy, seeds, training.episode_settings()[1], self.number)
+        settings = training.episode_settings()[1] if limit is None else EpisodeSettings(limit)
+        return await self.evaluator.evaluate(*policy, seeds, settings, self.number)
 
     async def _keep_evaluations(self, wanted: Sequence[Float32]) -> None:
         """Discard running evaluations of any other theta: a training that was changed meanwhile does not need them."""

@@ -162,7 +162,8 @@ class Selection:
     @property
     def is_new_race(self) -> bool:
         """Whether it is a race of recipes in which nothing was played yet."""
-        return self.is_open_race and not self.num_timesteps and not self.last_rung
+        is_begun = self.rung or self.num_timesteps or any(trial.training.generation for trial in self.trials)
+        return self.is_open_race and not is_begun
 
     @property
     def present(self) -> Trial:

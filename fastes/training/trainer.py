@@ -110,6 +110,7 @@ class Trainer:
         self._pool_steps, self._is_late = self.evaluator.steps_played(), False
         self._pace, self._cpu_began = Pace(time.perf_counter()), self.evaluator.cpu_seconds() - self.cpu_seconds
         try:
+            await self.evaluator.collect_abandoned()
             await self._train()
             await self._finish()
         finally:  # whatever has ended it
@@ -299,6 +300,8 @@ class Trainer:
             await side_by_side(*[self._run_trial(number, turns) for number in numbers])
         except _Stopped:
             self.evaluator.forget_requests()
+            if not self._is_over:
+                await self.evaluator.collect_abandoned()
             return False
         return True
 

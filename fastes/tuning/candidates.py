@@ -13,10 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fastes.errors import NotFinite
 from fastes.models.one_pool import PoolUser, one_pool
 from fastes.pools.pool import Condition, run_to_end, side_by_side
+from fastes.rollout.episode import usual_limit
 from fastes.training.evaluation import Evaluation
 
+_POPULATION = 32  # whatever a candidate's own is: noise-free episodes without a limit are as long for all
 FIRST_EPISODE = 2**30  # environment seed of the first noise-free episode: all candidates play the same ones
 
 
@@ -32,7 +35,7 @@ class Learner(PoolUser, Protocol):
     def learn_async(
         self, total_timesteps: float | None, callback: Any, *, reset_num_timesteps: bool
     ) -> Coroutine[Any, Any, bool]: ...
-    def play_seeds(self, seeds: npt.NDArray[np.int64]) -> Coroutine[Any, Any, Evaluation]: ...
+    def play_seeds(self, seeds: npt.NDArray[np.int64], endless_limit: int) -> Coroutine[Any, Any, Evaluation]: ...
     def close(self) -> None: ...
 
 
@@ -45,6 +48,7 @@ class Candidate:
         models: The trainings.
         returns: For each rung that was reached, the mean noise-free return of each training.
         is_pruned: Whether it ended before its last rung.
+        failure: The message of the error that ended one of its trainings, '' if there was none.
         seconds: Time from its start to its end, while others train, too.
     """
 
@@ -52,6 +56,7 @@ class Candidate:
     models: Sequence[Learner]
     returns: list[list[float]] = field(default_factory=list)
     is_pruned: bool = False
+    failure: str = ""
     seconds: float = 0.0
 
     @property
@@ -64,6 +69,11 @@ class Candidate:
 def _until(timesteps: float) -> Callable[[Learner, Any], bool]:
     """Return a callback that ends `learn` once a training has made this many steps."""
     return lambda model, _: model.num_timesteps < timesteps
+
+
+def _to_the_end(_: Learner, __: Any) -> bool:
+    """A callback that leaves the end to the budget, after which comes the final selection of an archive."""
+    return True
 
 
 class _Batch:
@@ -81,6 +91,7 @@ class _Batch:
         judge: Callable[[Candidate, int], bool] | None,
     ) -> None:
         self.candidates, self.timesteps, self.seeds, self.rungs, self.judge = candidates, timesteps, seeds, rungs, judge
+        self.endless_limit = usual_limit(timesteps, _POPULATION)
         self.judged = 0  # rungs
         self.arrived = 0  # trainings at the next one
         self.started = time.monotonic()
@@ -89,17 +100,25 @@ class _Batch:
         """Train one of a candidate's models, to the end or until the candidate is pruned."""
         model = candidate.models[place]
         for number, part in enumerate(self.rungs):
-            left = max(0, self.timesteps - model.num_timesteps)
-            until = self.timesteps * part / self.rungs[-1]
-            await model.learn_async(left, _until(until), reset_num_timesteps=False)
-            mean = (await model.play_seeds(self.seeds)).mean
+            score = await self._score(candidate, model, part)
             if len(candidate.returns) == number:
                 candidate.returns.append([math.nan] * len(candidate.models))
-            candidate.returns[number][place] = mean
+            candidate.returns[number][place] = score
             self._arrive(part)
             await Condition(lambda passed=number: self.judged > passed)  # type: ignore[misc]
             if candidate.is_pruned:
                 return
+
+    async def _score(self, candidate: Candidate, model: Learner, part: int) -> float:
+        """Train a model to the end of a rung. Returns its mean noise-free return, -inf if it cannot go on."""
+        left = max(0, self.timesteps - model.num_timesteps)
+        callback = _to_the_end if part == self.rungs[-1] else _until(self.timesteps * part / self.rungs[-1])
+        try:
+            await model.learn_async(left, callback, reset_num_timesteps=False)
+        except NotFinite as error:
+            candidate.failure = str(error)
+            return -math.inf
+        return (await model.play_seeds(self.seeds, self.endless_limit)).mean
 
     def _arrive(self, part: int) -> None:
         """Judge all candidates in their order, once the last training is at the rung."""

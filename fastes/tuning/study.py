@@ -175,10 +175,34 @@ def _pruner(pruner: Any) -> Any:
     if pruner == "median":
         return pruners.MedianPruner(n_startup_trials=5)
     if pruner == "halving":
-        return pruners.SuccessiveHalvingPruner(min_resource=RUNGS[0], reduction_factor=2)
+        return _Halving(pruners.SuccessiveHalvingPruner(min_resource=RUNGS[0], reduction_factor=2))
     if pruner == "hyperband":
         return pruners.HyperbandPruner(min_resource=RUNGS[0], max_resource=RUNGS[-1], reduction_factor=2)
     return pruners.NopPruner() if pruner == "none" else pruner
+
+
+class _Halving:
+    """Optuna's halving among trials that count: one that a kill has ended is trained again, and would compete twice."""
+
+    def __init__(self, pruner: optuna.pruners.BasePruner) -> None:
+        self.pruner = pruner
+
+    def prune(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> bool:
+        return bool(self.pruner.prune(_WithoutFailed(study), trial))
+
+
+class _WithoutFailed:
+    """A study without its failed trials."""
+
+    def __init__(self, study: optuna.Study) -> None:
+        self._study = study
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._study, name)
+
+    def get_trials(self, **arguments: Any) -> list[optuna.trial.FrozenTrial]:
+        failed = import_optuna().trial.TrialState.FAIL
+        return [trial for trial in self._study.get_trials(**arguments) if trial.state != failed]
 
 
 @contextlib.contextmanager

@@ -50,6 +50,7 @@ _JOURNAL = ".journal"  # the usual end of a study's name, which its other files 
 TIMESTEPS = 200_000  # of each training in an environment without a preset
 _MOST_REFUSED = 50  # candidates in a row that cannot be settings
 _NO_EVALUATION = 2**40  # eval_every: a search plays its own evaluations
+_SECONDS = "seconds"  # of the longest batch, and of a training: the study's attribute
 _WHOLE = 10**9  # characters of a setting that is compared with those of the study so far
 _ROUND = 10**6  # between the first episodes of the stages
 
@@ -317,7 +318,7 @@ def _search_candidates(search: _Search, study: Study, most: int, ends_at: float)
     Returns:
         Seconds that a training takes; 0 if there was none.
     """
-    per_training, longest = 0.0, 0.0
+    longest, per_training = study.study.user_attrs.get(_SECONDS, (0.0, 0.0))
     while (count := len(study.finished)) < most:
         last = ((FINALISTS + 1) * PLAY_OFF * search.n_seeds + 2 * REPORT_SEEDS) * per_training
         left = ends_at - time.monotonic()
@@ -334,7 +335,8 @@ def _search_candidates(search: _Search, study: Study, most: int, ends_at: float)
         longest = max(longest, time.monotonic() - started)
         whole_trainings = sum(len(c.models) * (len(c.returns) and RUNGS[len(c.returns) - 1] / RUNGS[-1]) for c, _ in batch)
         per_training = max(per_training, (time.monotonic() - started) / max(1.0, whole_trainings))
-    return per_training
+        study.study.set_user_attr(_SECONDS, (longest, per_training))
+    return float(per_training)
 
 
 def _next_candidate(search: _Search, study: Study, number: int) -> tuple[Candidate, Any]:
@@ -373,6 +375,8 @@ def _train_batch(search: _Search, study: Study, batch: Sequence[Candidate], tria
         trial = trials[candidate.number]
         trial.set_user_attr("seconds", round(candidate.seconds, 1))
         trial.set_user_attr("worst", min(candidate.returns[-1]))
+        if candidate.failure:
+            trial.set_user_attr("failure", candidate.failure)
         if candidate.is_pruned:
             study.study.tell(trial, state=states.PRUNED)
         else:
@@ -388,7 +392,7 @@ def _tell_of(search: _Search, study: Study, candidate: Candidate, trial: Any, mo
     lead = f"best {best[0].value:.1f} (trial {best[0].number})" if best else ""
     start = f"start {trial.user_attrs['start']!r}" if "start" in trial.user_attrs else ""
     done = f" ({count} of {most} done)" if most < 10**6 else ""
-    notes = ", ".join(part for part in (start, ended, lead, f"{candidate.seconds:.0f} s") if part)
+    notes = ", ".join(part for part in (start, ended, lead, f"{candidate.seconds:.0f} s", candidate.failure) if part)
     search.tell(f"trial {candidate.number:3d}{done}: {candidate.score:10.1f}  {notes}")
 
 
@@ -401,7 +405,8 @@ def _result(search: _Search, study: Study, path: Path | None, per_training: floa
     finalists += [each for each in study.complete[FINALISTS:] if "start" in each.user_attrs and not _has_start(finalists)][:1]
     if not finalists:
         raise ValueError("no candidate reached the end of its training with finite returns: nothing can be chosen")
-    finalists = _with_time_for(search, finalists, per_training, ends_at - time.monotonic())
+    if _key_of_play_off(finalists) not in study.study.user_attrs:
+        finalists = _with_time_for(search, finalists, per_training, ends_at - time.monotonic())
     winner = _play_off(search, study, finalists)
     settings = search.settings_of(winner)
     usual = search.starts.get(search.usual)
@@ -439,6 +444,11 @@ def _with_time_for(search: _Search, finalists: list[Any], per_training: float, l
     return finalists[:number]
 
 
+def _key_of_play_off(finalists: Sequence[Any]) -> str:
+    """Return the name of the study's attribute that has the result."""
+    return "play-off of " + ", ".join(str(trial.number) for trial in finalists)
+
+
 def _has_start(trials: Sequence[Any]) -> bool:
     return any("start" in each.user_attrs for each in trials)
 
@@ -447,7 +457,7 @@ def _play_off(search: _Search, study: Study, finalists: Sequence[Any]) -> Any:
     """Return the trial with the best mean over new seeds, of equal ones the better one in the search."""
     if len(finalists) == 1:
         return finalists[0]
-    key = "play-off of " + ", ".join(str(trial.number) for trial in finalists)
+    key = _key_of_play_off(finalists)
     means = study.study.user_attrs.get(key)
     if means is None:
         search.tell(f"play-off of trials {', '.join(str(trial.number) for trial in finalists)} with new seeds")

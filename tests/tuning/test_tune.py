@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import math
 import os
 import re
 import shlex
@@ -25,7 +26,9 @@ from fastes.settings.preset_loader import load_preset, tomllib
 from fastes.settings.recipes import recipes_for
 from fastes.settings.search_space import SearchSpace
 from fastes.settings.settings import Settings
-from fastes.tuning.candidates import train_candidates
+from fastes.training import trainer
+from fastes.training.final_selection import select
+from fastes.tuning.candidates import Candidate, train_candidates
 from fastes.tuning.tune import REPORT_EPISODES
 
 optuna = pytest.importorskip("optuna")
@@ -180,6 +183,55 @@ def test_pruned_candidates_end_early_and_are_not_chosen(tmp_path: Path) -> None:
     assert all(int(row["eighths"]) == 8 for row in rows(tmp_path) if row["state"] == "complete")
 
 
+def test_settings_with_trials_are_searched_too(tmp_path: Path) -> None:
+    """A rung of the search ends within one of theirs, whose other trials still play; then the training goes on."""
+    tuned = tune(tmp_path, 2, trials=3, trials_fraction=0.9, total_timesteps=3000, n_seeds=1)
+    assert tuned.settings["trials"] == 3
+    assert states(tmp_path) == ["complete"] * 2
+
+
+def test_scores_are_those_of_a_whole_training_with_its_final_selection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = []
+    monkeypatch.setattr(trainer, "select", lambda training, player: chosen.append(player) or select(training, player))
+    tuned = tune(tmp_path, 1, archive_size=4, sigma=0.1, n_seeds=1)
+    assert len(chosen) == 1 + 5, "of the candidate, and of its fresh seeds"
+    with FastES("CartPole-v1", preset=str(tuned.preset), n_workers=0, seed=tuned.fresh.seeds[0], target_return="none") as model:
+        model.learn()
+        assert model.evaluate(20, first_seed=2**30 + 2 * 10**6).mean == tuned.fresh.scores[0]
+
+
+class Endless(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """CartPole that never ends: a reward of 1 per step, and none that is finite from step 3000 on."""
+
+    def reset(self, **arguments: Any) -> Any:
+        self.steps = 0
+        return super().reset(**arguments)
+
+    def step(self, _: Any) -> Any:
+        self.steps += 1
+        return self.env.reset()[0], math.nan if self.steps >= 3000 else 1.0, False, False, {}
+
+
+def endless(**settings: Any) -> FastES:
+    return FastES(lambda: Endless(gymnasium.make("CartPole-v1").unwrapped), preset="default", n_workers=0, **settings)
+
+
+def test_a_candidate_without_finite_returns_ends_alone() -> None:
+    long, short = ([endless(max_episode_steps=steps, population_size=2)] for steps in (4000, 50))
+    candidates = [Candidate(0, long), Candidate(1, short)]
+    train_candidates(candidates, 20_000, 1, 0, (1, 2), lambda candidate, _: math.isinf(candidate.score))
+    assert [each.returns for each in candidates] == [[[-math.inf]], [[50.0], [50.0]]]
+    assert "returns of this generation is finite" in candidates[0].failure
+    assert not candidates[1].failure
+
+
+def test_candidates_of_an_endless_environment_are_scored_on_as_many_steps() -> None:
+    """Their training episodes are shorter with more candidates per generation."""
+    candidates = [Candidate(number, [endless(population_size=size)]) for number, size in enumerate((4, 64))]
+    train_candidates(candidates, 100_000, 1, 0, (1, 100), lambda *_: True)
+    assert candidates[0].returns == candidates[1].returns
+
+
 SCRIPT = """
 import os, signal, sys
 from fastes import FastES
@@ -323,6 +375,42 @@ def test_the_last_stages_fit_in_the_budget(
     assert ("beyond the budget" in printed) == (clock.now > seconds)
     (table,) = tomllib.loads(tuned.preset.read_text(encoding="utf-8")).values()
     assert f"; chosen on {chosen_on}, 300 steps each; " in table["source"]
+
+
+def test_a_search_that_is_resumed_knows_how_long_trainings_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("fastes.tuning.tune.time", clock)
+    monkeypatch.setattr("fastes.tuning.tune.train_candidates", clock.train)
+    with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patch:  # noqa: PT012
+        train = lambda *given: _interrupt() if clock.trained else clock.train(*given)  # noqa: E731
+        patch.setattr("fastes.tuning.tune.train_candidates", train)
+        tune(tmp_path, 4)
+    tune(tmp_path, 8, max_minutes=(7 + 10) / 60, verbose=1)
+    assert clock.trained == [8, 10], "no batch, and no play-off"
+    assert "there is no time for a play-off" in capsys.readouterr().out
+    tune(tmp_path, 4)
+    assert clock.trained == [8, 10, 16], "and no other winner"
+    tune(tmp_path, 4, max_minutes=1e-6)
+    assert clock.trained == [8, 10, 16], "a play-off that was played counts"
+
+
+def test_a_killed_candidate_does_not_compete_with_its_repetition(tmp_path: Path) -> None:
+    """In halving, with what it had scored before the kill."""
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    killed.mkdir(), whole.mkdir()
+    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:  # noqa: PT012
+        patch.setattr(optuna.Study, "tell", _interrupt)  # once all are trained
+        tune(killed, 4, pruner="halving")
+    tune(killed, 8, pruner="halving")
+    tune(whole, 8, pruner="halving")
+    assert states(killed)[:4] == ["fail"] * 4
+    assert [trial.intermediate_values for trial in _trials_in(killed)[4:]] == [t.intermediate_values for t in _trials_in(whole)]
+
+
+def _interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_without_a_study_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,6 +142,9 @@ class RayPool(Pool):
     def tickets(self) -> Set[int]:
         return self.open_tickets.keys()
 
+    def training_of(self, ticket: int) -> int:
+        return self.open_tickets[ticket].request.training
+
     def is_finished(self, ticket: int) -> bool:
         return self.open_tickets[ticket].is_finished
 
