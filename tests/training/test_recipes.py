@@ -420,6 +420,23 @@ def test_a_race_starts_with_the_observations_of_one_recipe() -> None:
     assert {each.counters.num_timesteps for each in others} == {0}
 
 
+def test_a_race_that_has_begun_is_not_measured_again(tmp_path: Path) -> None:
+    """`learn` counts steps anew, and a checkpoint does not know of the rung that ended."""
+    with racing(rungs=2) as model:
+        model.learn(BUDGET, callback=lambda model, _: model.generation < 3)
+        begun = {trial.recipe: trial.training.settings for trial in model.selection.trials if trial.training.generation}
+        assert len(begun) > 1
+        model.learn(10 * BUDGET, callback=lambda *_: False)
+        after = {trial.recipe: trial.training.settings for trial in model.selection.trials}
+        assert all(after.get(recipe) == settings for recipe, settings in begun.items())
+        model.learn(BUDGET, callback=lambda model, _: model.selection.rung < 1)
+        assert model.selection.rung == 1
+        model.save(tmp_path / "model")
+    with FastES.load(tmp_path / "model", env=Unknown, n_workers=0) as loaded:
+        loaded.learn(BUDGET)
+        assert not loaded.selection.is_open
+
+
 def test_a_preset_is_used_where_the_environment_has_one() -> None:
     with FastES("CartPole-v1", preset=AUTO, n_workers=0) as auto, FastES("CartPole-v1", n_workers=0) as own:
         assert auto.settings == own.settings
