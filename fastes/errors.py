@@ -55,7 +55,7 @@ class ClusterError(FastESError):
 
 
 class NotFinite(FastESError):
-    """A generation has no finite return, or its step is not finite: the search cannot go on from these parameters."""
+    """A generation has no finite return, or its step is not finite: the search cannot continue with these parameters."""
 
 
 class NestedTraining(FastESError):

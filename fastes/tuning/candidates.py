@@ -110,7 +110,7 @@ class _Batch:
                 return
 
     async def _score(self, candidate: Candidate, model: Learner, part: int) -> float:
-        """Train a model to the end of a rung. Returns its mean noise-free return, -inf if it cannot go on."""
+        """Train a model to the end of a rung. Returns its mean noise-free return, -inf if it cannot continue."""
         left = max(0, self.timesteps - model.num_timesteps)
         callback = _to_the_end if part == self.rungs[-1] else _until(self.timesteps * part / self.rungs[-1])
         try:
