@@ -168,6 +168,7 @@ class VectorPool(BlockPool, LocalPool):
             try:
                 with self._copies_end:
                     run.to_the_end()
+                self.vector_env.part(run.first_seed)
             except Exception as error:
                 origin = _ORIGINS[origin_of(error)]
                 generation = max(job.scalars.generation for job in jobs)
@@ -248,6 +249,7 @@ class _Run:
         self.successes, self.cuts = np.zeros(count), np.zeros(count, dtype=np.int64)
         self.limit = np.zeros(count, dtype=np.int64)
         self.to_start: dict[int, _Start] = {}
+        self.first_seed = 0  # of the last episodes that began together
         self.counted, self.uncounted = pool.block.workers[0], np.zeros(1, dtype=np.int64)
 
     def to_the_end(self) -> None:
@@ -321,6 +323,7 @@ class _Run:
     def _start_all(self) -> None:
         """Start an episode in every environment; one without a job gets the first job's seed."""
         first = next(iter(self.to_start.values()))
+        self.first_seed = first.seed
         seed_global_random(first.seed % 2**32)
         with self._whole():
             self.vector_env.reset([self.to_start.get(index, first).seed for index in range(self.vector_env.num_envs)])

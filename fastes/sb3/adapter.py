@@ -393,7 +393,9 @@ class FastES(Agent):
             env: See FastES.
             force_reset: No effect: every episode begins with a reset.
         """
-        is_own = env is not None and env is self._vec_env
+        is_own = env is not None and (
+            env is self._vec_env or (env is self._shown_env[1] and self._shown_env[0] is self._vec_env)
+        )
         with self.alone("set_env()"):
             self.use_env(self.source if is_own else env)
             self._vec_env = None

@@ -94,7 +94,8 @@ class StepCallback(Callback):
         if not self._tell(self.callback, model):
             return False
         self.callback.on_rollout_end()
-        self.callback.on_rollout_start()
+        if model.num_timesteps < model.budget:
+            self.callback.on_rollout_start()
         return True
 
     def on_end(self, model: Any) -> None:

@@ -64,8 +64,10 @@ def set_attributes(model: object, checkpoint: Checkpoint, instead: Mapping[str, 
     found = checkpoint.data.get(ATTRIBUTES, {})
     if not isinstance(found, dict):
         raise damaged(ATTRIBUTES, found)
+    is_derived = not type(model).__module__.startswith("fastes.")  # its __init__ may have set a user's attribute
+    internal = set() if is_derived else {name for name in vars(model) if name.startswith("_")}
     for name, value in found.items():
-        if not name.isidentifier() or name.startswith("__") or _is_own(type(model), name):
+        if not name.isidentifier() or name.startswith("__") or name in internal or _is_own(type(model), name):
             raise damaged(f"{ATTRIBUTES}.{name:.50}", value)
         vars(model)[name] = instead.get(name, value)
 

@@ -35,7 +35,7 @@ def test_every_step_is_told_once_and_in_order() -> None:
         assert all((done, bool(info)) in ((True, True), (False, False)) for done, _, info in callback.seen)
         assert [info["r"] for info in model.ep_info_buffer] == [info["episode"]["r"] for done, _, info in callback.seen if done]
     rounds = model.generation
-    assert callback.events == ["init", "start", "rollout", *["rollout end", "rollout"] * rounds, "end"]
+    assert callback.events == ["init", "start", *["rollout", "rollout end"] * rounds, "end"]
     assert callback.locals["total_timesteps"] == 200
     assert callback.locals["self"] is model
 

@@ -53,6 +53,13 @@ def test_the_policy_acts_on_what_get_env_shows() -> None:
         assert np.array_equal(model.predict(shown, deterministic=True)[0], model.predict(last, deterministic=True)[0])
 
 
+def test_a_model_takes_back_the_environments_that_it_shows() -> None:
+    with FastES(Dots, preset="default", n_workers=0, seed=0, **SETTINGS) as model:
+        model.get_env().set_attr("mark", 1)
+        model.set_env(model.get_env())
+        assert model.learn(50).get_env().get_attr("mark") == [1]
+
+
 @pytest.mark.parametrize("dictionary", [False, True])
 def test_scripts_play_on_what_get_env_shows_and_give_it_to_models(dictionary: bool) -> None:
     from stable_baselines3.common.evaluation import evaluate_policy

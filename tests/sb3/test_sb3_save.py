@@ -93,6 +93,7 @@ def test_fastess_own_attributes_are_no_users() -> None:
         ({"__class__": 1}, "attributes.__class__"),
         ({"a b": 1}, "attributes.a b"),
         ({"log_interval": 1}, "attributes.log_interval"),
+        ({"_one_thread": 1}, "attributes._one_thread"),
     ],
 )
 def test_a_file_that_sets_what_is_fastess_own_is_refused(model: Any, attributes: Any, place: str, tmp_path: Path) -> None:

@@ -49,6 +49,19 @@ def test_vector_envs_change_no_bit(num_envs: int, episodes: int, stacked: bool) 
     assert_same_results(train(Whole, 3, **own), train(env, 3, **own))
 
 
+def test_episodes_after_a_training_differ() -> None:
+    """`evaluate_policy` on the VecEnv of a training: environments that had no job, and both sides of a pair, shared a seed."""
+    evaluation = pytest.importorskip("stable_baselines3.common.evaluation")
+    env = vec.VecNormalize(vec.DummyVecEnv([monitored] * 6), norm_reward=False)
+    with FastES("MlpPolicy", env, seed=0, population_size=8, preset="default", normalize_obs=False) as model:
+        model.learn(300)
+        lengths = evaluation.evaluate_policy(model, model.get_env(), 6, return_episode_rewards=True)[1]
+        model.evaluate(2)
+        again = evaluation.evaluate_policy(model, model.get_env(), 6, return_episode_rewards=True)[1]
+    assert len(set(lengths)) > 2
+    assert len(set(again)) > 2
+
+
 def test_vector_envs_in_processes() -> None:
     env = vec.SubprocVecEnv([monitored] * 2, start_method="fork")
     try:

@@ -133,6 +133,10 @@ class Sb3VectorEnv(VectorEnv):
             self._base._seeds = list(seeds)
         self._obs = self.env.reset()
 
+    def part(self, seed: int) -> None:
+        if hasattr(self._base, "_seeds"):
+            self._base._seeds = [seed + index for index in range(self.num_envs)]
+
     def _reset_gymnasium(self, seed: int) -> Any:
         """Reset a Gymnasium vector environment in another package's VecEnv wrapper, which passes no seed on."""
         base = self._base

@@ -79,6 +79,9 @@ class VectorEnv(ABC):
     def reset(self, seeds: list[int]) -> None:
         """Start an episode in every environment."""
 
+    def part(self, seed: int) -> None:  # noqa: B027
+        """Give each environment another seed for a reset that is the user's: those that had no job share one."""
+
     @abstractmethod
     def restart(self, seeds: Mapping[int, int]) -> None:
         """Start an episode in some environments, if `restarts_alone`. seeds: index -> seed."""
