@@ -55,9 +55,9 @@ def test_the_policy_acts_on_what_get_env_shows() -> None:
 
 def test_a_model_takes_back_the_environments_that_it_shows() -> None:
     with FastES(Dots, preset="default", n_workers=0, seed=0, **SETTINGS) as model:
-        model.get_env().set_attr("mark", 1)
+        model.get_env().set_attr("length", 7)
         model.set_env(model.get_env())
-        assert model.learn(50).get_env().get_attr("mark") == [1]
+        assert model.learn(50).get_env().get_attr("length") == [7]
 
 
 @pytest.mark.parametrize("dictionary", [False, True])
