@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import operator
+import os
 import re
 import sys
 import traceback
@@ -124,6 +125,17 @@ def frames_of(error: BaseException) -> str:
     if len(last) == 1 and last[0].rstrip("\n").endswith(summary_of(error)) and trace.endswith(last[0]):
         return trace[: -len(last[0])].rstrip("\n")
     return trace
+
+
+def place_outside(error: BaseException) -> str:
+    """Return the file and line of the user's code that raised an exception, such as 'in own.py, line 3'; '' if it was none."""
+    trace, found = error.__traceback__, ""
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
+        if module not in ("fastes", "gymnasium", "numpy") and module not in sys.stdlib_module_names:
+            found = f"in {os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
 
 
 def writable(text: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -69,8 +70,8 @@ def add_check_env(commands: Any) -> None:
 
 
 def run_check_env(arguments: argparse.Namespace) -> int:
-    """Check an environment: one in C in a process of its own, which it may crash."""
-    if is_native(arguments.env) and arguments.noted_in is None:
+    """Check an environment in a process of its own, which it may crash; in this one if its id may be known here alone."""
+    if arguments.noted_in is None and (arguments.from_shell or is_native(arguments.env)):
         return _run_in_child(arguments)
     if arguments.noted_in is None:
         return _show(_check(arguments, Whereabouts()), arguments)
@@ -141,6 +142,10 @@ def _crash_in_words(status: int, whereabouts: Whereabouts, arguments: argparse.N
     if status < 0:
         with contextlib.suppress(ValueError):  # a signal without a name
             how = f"crashed (signal {signal.Signals(-status).name})"
+    if not is_native(arguments.env):
+        again = shlex.join(["fastes", *arguments.typed])
+        advice = f". To see the line, run PYTHONFAULTHANDLER=1 {again}" if status < 0 else ""
+        return f"the environment {how} {whereabouts}{advice}"
     library = arguments.env.rpartition(":")[0]
     return (
         f"the environment {how} {whereabouts}. To see the line, compile {library} with -g -fsanitize=address,undefined, and "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +18,7 @@ from fastes.env_check.whereabouts import AGAIN, AT_RANDOM, CLOSED, GYMNASIUM, IN
 from fastes.envs.closing import close_env
 from fastes.envs.native.twins import Twin, twin_of
 from fastes.envs.source import EnvArgument, EnvSource, make_env_source
-from fastes.errors import WorkerError, check_int, summary_of
+from fastes.errors import WorkerError, check_int, place_outside, summary_of
 from fastes.es.schedules import make_schedule
 from fastes.model import FastES
 from fastes.models.arguments import checked_timesteps
@@ -292,8 +291,11 @@ def watched_check(
     try:
         with global_random_kept():
             model = FastES(source, policy, n_workers=0, seed=0, **arguments)
-    except (TypeError, ValueError) as error:
-        return check._replace(findings=(Finding(ERROR, str(error)),))
+    except Exception as error:
+        if not place_outside(error) and not isinstance(error, (TypeError, ValueError)):
+            raise
+        said = _said(error) if place_outside(error) else str(error)
+        return check._replace(findings=(Finding(ERROR, said),))
     with model, global_random_kept():
         budget = checked_timesteps(total_timesteps, model.settings, least=1)
         model.note_episode_limit()
@@ -451,13 +453,8 @@ def _said(error: Exception) -> str:
     """Return an exception in one line, with the file and line of the user's code that raised it, if it was that."""
     if isinstance(error, WorkerError):  # its text goes on with how to play the episode again
         return str(error).partition("\n")[0]
-    trace, found = error.__traceback__, ""
-    while trace is not None:
-        name = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
-        if name not in ("fastes", "gymnasium", "numpy"):
-            found = f" (in {os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno})"
-        trace = trace.tb_next
-    return f"{summary_of(error)}{found}"
+    place = place_outside(error)
+    return f"{summary_of(error)} ({place})" if place else summary_of(error)
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------

@@ -68,8 +68,19 @@ class _Noted(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         self._whereabouts.begin_episode(seed)
-        return self.env.reset(seed=seed, options=options)
+        try:
+            return self.env.reset(seed=seed, options=options)
+        except SystemExit as error:
+            raise _as_error(error) from error
 
     def step(self, action: Any) -> Any:
         self._whereabouts.begin_step()
-        return self.env.step(action)
+        try:
+            return self.env.step(action)
+        except SystemExit as error:
+            raise _as_error(error) from error
+
+
+def _as_error(error: SystemExit) -> Exception:
+    """Return an error for an exit, which would end the check without a word."""
+    return RuntimeError(f"it called sys.exit({'' if error.code is None else error.code})").with_traceback(error.__traceback__)

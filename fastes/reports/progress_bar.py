@@ -357,7 +357,10 @@ class ProgressBar(Callback):
         left = sum(each.left(rate / len(trainings)) for each in trainings)
         left += (self.expected - len(trainings)) * trainings[0].total
         left = max(left - ahead, 1.0) if left else 0.0
-        self._share = max(self._share, min(done / (done + left), 0.9999)) if left > 0.0 else 1.0
+        whole = done  # of a training that was resumed, with what came before; of one for some minutes, what came in these
+        if not any(each.is_timed for each in trainings):
+            whole += sum(sum(each.begun_at) for each in trainings)
+        self._share = max(self._share, min(whole / (whole + left), 0.9999)) if left > 0.0 else 1.0
         return Progress(self._share, seconds, left / rate if left else 0.0, rate, self._phase(trainings), self._notes())
 
     def _running(self) -> StepsPlayed:

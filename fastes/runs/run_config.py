@@ -36,7 +36,7 @@ class Result(NamedTuple):
     """The noise-free return of the parameters that a training has kept.
 
     Attributes:
-        mean, std, worst: Statistics of `episodes` episodes.
+        mean, std, worst: Statistics of `episodes` episodes; -inf and NaN if a return was not finite.
     """
 
     mean: float
@@ -50,11 +50,10 @@ def result_in(run: Mapping[str, Any]) -> Result | None:
     noted = run.get("result")
     if not isinstance(noted, dict):
         return None
-    found = [number for name in Result._fields if (number := number_in(noted, name)) is not None]
-    if len(found) < len(Result._fields):
+    episodes, found = number_in(noted, "episodes"), [noted.get(name) for name in ("mean", "std", "worst")]
+    if episodes is None or not all(type(value) is float or as_number(value) is not None for value in found):
         return None
-    mean, std, worst, episodes = found
-    return Result(mean, std, worst, int(episodes))
+    return Result(*map(float, found), int(episodes))
 
 
 def sessions_in(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:

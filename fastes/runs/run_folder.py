@@ -179,7 +179,7 @@ class RunFolder(Callback):
 
     def note_result(self, evaluation: Evaluation) -> None:
         """Write to config.toml the evaluation of the parameters in best.zip."""
-        if self._config and math.isfinite(evaluation.mean):
+        if self._config:
             shown = {"mean": evaluation.mean, "std": evaluation.std, "worst": evaluation.worst}
             self._note(result={**shown, "episodes": len(evaluation.returns)})
 

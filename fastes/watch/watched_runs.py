@@ -187,7 +187,8 @@ def _row(name: str, overview: Overview, before: Mapping[str, Any] | None) -> dic
     if before is not None and before["seed"] == overview.seed and before["generations"] <= overview.generations:
         known = [value for value in (before["best"], overview.best) if value is not None]
         overview = overview._replace(best=max(known, default=None))
-    result = None if overview.result is None else overview.result._asdict()
+    told = {} if overview.result is None else overview.result._asdict()
+    result = {name: value if math.isfinite(value) else None for name, value in told.items()} or None
     return {"name": name, **{key: getattr(overview, key) for key in _SHOWN}, "result": result}
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from native_library import HERE, compiled, needs_compiler
+from processes import environment
 
 from fastes.cli.main import main
 from fastes.cli.stop_on_signal import INTERRUPTED
@@ -25,7 +28,23 @@ class Broken(CartPoleEnv):
         return (*super().step(action)[:1], "much", False, False, {})
 
 gymnasium.register("Pole-v0", lambda length=100: gymnasium.wrappers.TimeLimit(CartPoleEnv(), length))
+class Exits(CartPoleEnv):
+    def step(self, action):
+        raise SystemExit(4)
+
+class Crashes(CartPoleEnv):
+    def step(self, action):
+        import os, signal
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+class NoFile(CartPoleEnv):
+    def __init__(self):
+        open("missing.csv")
+
 gymnasium.register("Broken-v0", Broken)
+gymnasium.register("Exits-v0", Exits)
+gymnasium.register("Crashes-v0", Crashes)
+gymnasium.register("NoFile-v0", NoFile)
 """
 
 
@@ -63,6 +82,28 @@ def test_arguments_wrappers_and_settings_count(module: str, capsys: pytest.Captu
     assert changed["random_episodes"]["returns"]["mean"] == 0.5 * changed["random_episodes"]["lengths"]["mean"]
     assert plain["ok"]
     assert "preset 'default': MlpPolicy" in plain["choice"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Exits", "an episode of random actions raised RuntimeError: it called sys.exit(4) (in {module}.py, line 17)"),
+        ("Crashes", "the environment crashed (signal SIGSEGV) in step 1 of episode 1 of random actions (seed 1000). To see"),
+        ("NoFile", "FileNotFoundError: [Errno 2] No such file or directory: 'missing.csv' (in {module}.py, line 26)"),
+    ],
+)
+def test_an_environment_that_ends_the_process_is_told(module: str, name: str, words: str) -> None:
+    command = [sys.executable, "-m", "fastes", "check-env", f"{module}:{name}-v0", "--json"]
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert run.returncode == 1, run.stderr
+    (finding,) = json.loads(run.stdout)["findings"]
+    assert words.format(module=module) in finding["text"]
+
+
+def test_an_error_of_the_users_code_has_its_kind_and_place(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", f"{module}:NoFile-v0", "--workers", "0"]) == 1
+    said = capsys.readouterr().err
+    assert f"FileNotFoundError: [Errno 2] No such file or directory: 'missing.csv' (in {module}.py, line 26)" in said
 
 
 def test_an_unknown_environment_is_no_finding(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,17 @@ def test_a_run_without_a_score_comes_last(runs: Path, capsys: pytest.CaptureFixt
     (make_run(runs / "CartPole-v1" / "11") / "progress.csv").write_text(HEADER)
     assert main(["runs", "--sort", "score"]) == 0
     assert _paths(capsys.readouterr().out)[-1] == "CartPole-v1/11"
+
+
+def test_parameters_whose_return_is_not_finite_are_not_told_by_a_lucky_evaluation(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(runs / "CartPole-v1" / "11", result=-math.inf)
+    assert main(["runs", "--sort", "score"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "CartPole-v1/11" in last
+    assert "-inf" in last
+    assert "7.5" not in last
 
 
 def test_json_has_all_that_is_known(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,6 +117,15 @@ def test_a_training_that_ends_by_the_clock_is_measured_by_it(monkeypatch: pytest
         assert seen[-1].remaining > 60.0 * minutes
 
 
+def test_a_resumed_training_begins_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[Progress]()
+    monkeypatch.setattr("fastes.reports.progress_bar.choose_face", lambda _: Recorder(seen))
+    with FastES(lambda: Toy(), **TINY) as model:
+        model.learn(10_000, lambda model, _: model.num_timesteps < 5000)
+        model.learn(5000, [ProgressBar(), lambda *_: False], reset_num_timesteps=False)
+    assert 0.4 < seen[-1].share < 0.6
+
+
 def test_a_stopped_training_is_as_far_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is judged after Ctrl-C: the steps that were left stay so."""
     seen = list[Progress]()
