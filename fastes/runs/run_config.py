@@ -50,10 +50,14 @@ def result_in(run: Mapping[str, Any]) -> Result | None:
     noted = run.get("result")
     if not isinstance(noted, dict):
         return None
-    episodes, found = number_in(noted, "episodes"), [noted.get(name) for name in ("mean", "std", "worst")]
-    if episodes is None or not all(type(value) is float or as_number(value) is not None for value in found):
+    episodes, found = number_in(noted, "episodes"), list[float]()
+    for value in (noted.get(name) for name in ("mean", "std", "worst")):
+        if isinstance(value, float) or (value := as_number(value)) is not None:
+            found.append(float(value))
+    if episodes is None or len(found) < 3:
         return None
-    return Result(*map(float, found), int(episodes))
+    mean, std, worst = found
+    return Result(mean, std, worst, int(episodes))
 
 
 def sessions_in(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -93,7 +93,6 @@ def test_fastess_own_attributes_are_no_users() -> None:
         ({"__class__": 1}, "attributes.__class__"),
         ({"a b": 1}, "attributes.a b"),
         ({"log_interval": 1}, "attributes.log_interval"),
-        ({"_one_thread": 1}, "attributes._one_thread"),
     ],
 )
 def test_a_file_that_sets_what_is_fastess_own_is_refused(model: Any, attributes: Any, place: str, tmp_path: Path) -> None:
@@ -102,6 +101,15 @@ def test_a_file_that_sets_what_is_fastess_own_is_refused(model: Any, attributes:
     write_checkpoint(tmp_path / "model", snapshot)
     with pytest.raises(CheckpointError, match=f"'{place}' is"):
         _loaded(tmp_path / "model")
+
+
+def test_a_file_that_sets_what_a_model_keeps_to_itself_is_refused(model: Any, tmp_path: Path) -> None:
+    snapshot = model.snapshot()
+    for name in [name for name in vars(model) if name.startswith("_")]:
+        snapshot.data["attributes"] = {name: 1}
+        write_checkpoint(tmp_path / "model", snapshot)
+        with pytest.raises(CheckpointError, match=f"'attributes.{name}' is"):
+            _loaded(tmp_path / "model")
 
 
 def test_custom_objects_replace_what_the_file_has(model: Any, tmp_path: Path) -> None:
