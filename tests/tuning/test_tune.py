@@ -36,6 +36,12 @@ optuna = pytest.importorskip("optuna")
 SMALL: dict[str, Any] = {"total_timesteps": 300, "n_seeds": 2, "episodes": 2, "n_workers": 0, "verbose": 0}
 
 
+@pytest.fixture(autouse=True)
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take seconds: one test has them drawn."""
+    monkeypatch.setattr("fastes.tuning.tune.write_plots", lambda *_: [])
+
+
 def tune(folder: Path, n_trials: int, **more: Any) -> Any:
     return FastES.tune("CartPole-v1", study=folder / "own.journal", n_trials=n_trials, **{**SMALL, **more})
 
@@ -56,7 +62,8 @@ def results(folder: Path) -> list[tuple[str, ...]]:
     ]
 
 
-def test_the_preset_has_the_settings_that_were_chosen_and_trains(tmp_path: Path) -> None:
+def test_the_preset_has_the_settings_that_were_chosen_and_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the plots are drawn
     tuned = tune(tmp_path, 5)
     assert tuned.preset == tmp_path / "own.toml"
     ((name, table),) = tomllib.loads(tuned.preset.read_text(encoding="utf-8")).items()
@@ -176,7 +183,7 @@ def test_a_function_among_the_settings_is_told_and_resumed(tmp_path: Path) -> No
 
 
 def test_pruned_candidates_end_early_and_are_not_chosen(tmp_path: Path) -> None:
-    tune(tmp_path, 12, pruner="halving", total_timesteps=2000)
+    tune(tmp_path, 12, pruner="halving", total_timesteps=1000)
     pruned = [row for row in rows(tmp_path) if row["state"] == "pruned"]
     assert pruned
     assert all(int(row["eighths"]) < 8 for row in pruned)
