@@ -131,10 +131,13 @@ def place_outside(error: BaseException) -> str:
     """Return the file and line of the user's code that raised an exception, such as 'in own.py, line 3'; '' if it was none."""
     trace, found = error.__traceback__, ""
     while trace is not None:
-        module = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
-        if module not in ("fastes", "gymnasium", "numpy") and module not in sys.stdlib_module_names:
-            found = f"in {os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}"
+        module, file = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0], trace.tb_frame.f_code.co_filename
+        is_installed = module in _INSTALLED or module in sys.stdlib_module_names or f"{os.sep}site-packages{os.sep}" in file
+        if not is_installed:
+            found = f"in {os.path.basename(file)}, line {trace.tb_lineno}"
         trace = trace.tb_next
+    if not found and isinstance(error.__cause__, type(error)):  # Gymnasium raises an environment's TypeError anew
+        return place_outside(error.__cause__)
     return found
 
 
@@ -143,6 +146,7 @@ def writable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
+_INSTALLED = ("fastes", "gymnasium", "numpy")  # also from a checkout
 _INSIDE = ("fastes", "dataclasses")  # settings are checked when a dataclass is made
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from fastes.cli.arguments import add_env_kwargs, add_short_help, add_wrapper, parse_env_kwargs
 from fastes.cli.setting_flags import add_settings, given_settings
+from fastes.cli.stop_on_signal import INTERRUPTED
 from fastes.env_check.check import ERROR, EnvCheck, Finding, watched_check
 from fastes.env_check.whereabouts import OVER, SIZE, Whereabouts
 from fastes.envs.named_wrappers import make_wrapped_source
@@ -38,6 +39,7 @@ _MAIN = (
     "help",
     "help_all",
 )
+_SECONDS_TO_CLOSE = 5.0
 _BOOT = """\
 from fastes.cli.main import main
 sys.exit(main([*{typed!r}, "--noted-in", "{noted_in}"]))
@@ -79,11 +81,21 @@ def run_check_env(arguments: argparse.Namespace) -> int:
     die_with_parent(os.getppid())
     try:
         return _show(_check(arguments, whereabouts), arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED  # the parent tells of it
     finally:
-        whereabouts.enter(OVER)  # a library that calls exit does not come here
+        whereabouts.enter(OVER)  # a library in C that calls exit does not come here
 
 
 def _check(arguments: argparse.Namespace, whereabouts: Whereabouts) -> EnvCheck:
+    try:
+        return _played(arguments, whereabouts)
+    except SystemExit as error:  # outside an episode, in which it is another error
+        said = f"the environment called sys.exit({error.code!r}) {whereabouts}"
+        return EnvCheck(arguments.env, findings=(Finding(ERROR, said),))
+
+
+def _played(arguments: argparse.Namespace, whereabouts: Whereabouts) -> EnvCheck:
     kwargs = parse_env_kwargs(arguments.env_kwargs)
     wrappers = arguments.wrapper
     source = make_wrapped_source(arguments.env, kwargs, wrappers) if wrappers else make_env_source(arguments.env, kwargs)
@@ -119,20 +131,28 @@ def _run_in_child(arguments: argparse.Namespace) -> int:
     noted_in = anonymous_file(SIZE)
     try:
         boot = _BOOT.format(typed=arguments.typed, noted_in=noted_in)
-        with born_blocked():  # Ctrl-C is this process's to answer
+        # Ctrl-C is this process's to answer if nothing ends C; Python may have more to close, such as processes of its own
+        with born_blocked() if is_native(arguments.env) else contextlib.nullcontext():
             child = subprocess.Popen(python_command(boot), pass_fds=[noted_in])
         try:
             status = child.wait()
         except BaseException:
+            if is_native(arguments.env):
+                say(f"stopped {Whereabouts(noted_in)}")
+            else:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.send_signal(signal.SIGINT)
+                    child.wait(_SECONDS_TO_CLOSE)
             child.kill()
             child.wait()
-            say(f"stopped {Whereabouts(noted_in)}")
             raise
         whereabouts = Whereabouts(noted_in)
     finally:
         os.close(noted_in)
-    if status >= 0 and whereabouts.stage == OVER:
-        return status
+    if whereabouts.stage == OVER:
+        if status < 0:
+            say(_crash_in_words(status, whereabouts, arguments), file=sys.stderr)
+        return abs(status)
     crash = Finding(ERROR, _crash_in_words(status, whereabouts, arguments))
     return _show(EnvCheck(arguments.env, findings=(crash,)), arguments)
 

@@ -71,7 +71,8 @@ def _run(argv: Sequence[str] | None) -> int:
                 return 0
             arguments = parser.parse_args(argv)
         arguments.typed = sys.argv[1:] if argv is None else list(argv)  # for messages that say what to type instead
-        arguments.from_shell = argv is None
+        # not a script that calls `main`: what it has registered is known in its own process alone
+        arguments.from_shell = argv is None and os.path.basename(sys.argv[0]) in ("fastes", "__main__.py")
         find_modules_here(getattr(arguments, "env", None), *getattr(arguments, "wrapper", []))
         with contextlib.nullcontext() if arguments.command in ("train", "tune") else output_is_the_result():
             return _COMMANDS[arguments.command][1](arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,9 +113,12 @@ def opened_study(path: Path | None, about: Mapping[str, Any], sampler: Any, prun
     optuna = import_optuna()
     with _locked(path), _quiet():
         storage = None if path is None else _journal(path)
-        study = optuna.create_study(
-            storage=storage, study_name=_NAME, direction="maximize", pruner=_pruner(pruner), load_if_exists=True
-        )
+        try:
+            study = optuna.create_study(
+                storage=storage, study_name=_NAME, direction="maximize", pruner=_pruner(pruner), load_if_exists=True
+            )
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} is damaged ({error}): give another study (--study)") from error
         known = study.user_attrs.get("about")
         if known is not None:
             known = {**{name: about[name] for name in ("wrappers", "policy") if name not in known}, **known}  # an older file

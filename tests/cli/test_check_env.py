@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from native_library import HERE, compiled, needs_compiler
-from processes import environment
+from processes import environment, wait_until
 
 from fastes.cli.main import main
 from fastes.cli.stop_on_signal import INTERRUPTED
@@ -41,10 +43,41 @@ class NoFile(CartPoleEnv):
     def __init__(self):
         open("missing.csv")
 
+class Leaves(CartPoleEnv):
+    def __init__(self):
+        raise SystemExit(0)
+
+class Adds(CartPoleEnv):
+    def __init__(self):
+        self.sum = None + 1
+
+gymnasium.register("Leaves-v0", Leaves)
+gymnasium.register("Adds-v0", Adds)
 gymnasium.register("Broken-v0", Broken)
 gymnasium.register("Exits-v0", Exits)
 gymnasium.register("Crashes-v0", Crashes)
 gymnasium.register("NoFile-v0", NoFile)
+"""
+
+
+BEGINS = """
+import pathlib
+import gymnasium
+from gymnasium.envs.classic_control import CartPoleEnv
+
+class Short(CartPoleEnv):
+    pass
+
+class Begins(CartPoleEnv):
+    def step(self, action):
+        pathlib.Path("begun").touch()
+        while True:
+            pass
+
+    def close(self):
+        pathlib.Path("closed").touch()
+
+gymnasium.register("Begins-v0", Begins)
 """
 
 
@@ -88,6 +121,8 @@ def test_arguments_wrappers_and_settings_count(module: str, capsys: pytest.Captu
     ("name", "words"),
     [
         ("Exits", "an episode of random actions raised RuntimeError: it called sys.exit(4) (in {module}.py, line 17)"),
+        ("Leaves", "the environment called sys.exit(0) while it was made"),
+        ("Adds", "with kwargs ({{}}) (in {module}.py, line 34)"),
         ("Crashes", "the environment crashed (signal SIGSEGV) in step 1 of episode 1 of random actions (seed 1000). To see"),
         ("NoFile", "FileNotFoundError: [Errno 2] No such file or directory: 'missing.csv' (in {module}.py, line 26)"),
     ],
@@ -98,6 +133,28 @@ def test_an_environment_that_ends_the_process_is_told(module: str, name: str, wo
     assert run.returncode == 1, run.stderr
     (finding,) = json.loads(run.stdout)["findings"]
     assert words.format(module=module) in finding["text"]
+
+
+def test_ctrl_c_lets_an_environment_close_what_it_began(module: str, tmp_path: Path) -> None:
+    (tmp_path / "begun.py").write_text(BEGINS)
+    command = [sys.executable, "-m", "fastes", "check-env", "begun:Begins-v0"]
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, start_new_session=True, text=True) as run:
+        wait_until((tmp_path / "begun").exists, "an episode has begun")
+        os.killpg(run.pid, signal.SIGINT)
+        assert "stopped at once" in run.communicate(timeout=60)[1]
+    assert run.returncode == INTERRUPTED
+    assert (tmp_path / "closed").exists()
+
+
+def test_a_script_knows_what_it_registers(tmp_path: Path) -> None:
+    own = "import gymnasium, sys; from fastes.cli.main import main; gymnasium.register('Own-v0', 'begun:Short')"
+        "import gymnasium, sys; from fastes.cli.main import main; gymnasium.register('Own-v0', 'begun:Short')\nsys.exit(main())"
+    )
+    (tmp_path / "begun.py").write_text(BEGINS)
+    (tmp_path / "script.py").write_text(f"{own}\nsys.exit(main())\n")
+    command = [sys.executable, "script.py", "check-env", "Own-v0", "--episodes", "2", "--seconds", "0.1"]
+    run = subprocess.run(command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_an_error_of_the_users_code_has_its_kind_and_place(module: str, capsys: pytest.CaptureFixture[str]) -> None:
