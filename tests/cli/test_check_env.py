@@ -148,8 +148,6 @@ def test_ctrl_c_lets_an_environment_close_what_it_began(module: str, tmp_path: P
 
 def test_a_script_knows_what_it_registers(tmp_path: Path) -> None:
     own = "import gymnasium, sys; from fastes.cli.main import main; gymnasium.register('Own-v0', 'begun:Short')"
-        "import gymnasium, sys; from fastes.cli.main import main; gymnasium.register('Own-v0', 'begun:Short')\nsys.exit(main())"
-    )
     (tmp_path / "begun.py").write_text(BEGINS)
     (tmp_path / "script.py").write_text(f"{own}\nsys.exit(main())\n")
     command = [sys.executable, "script.py", "check-env", "Own-v0", "--episodes", "2", "--seconds", "0.1"]
