@@ -37,7 +37,7 @@ class HardStarts(NamedTuple):
         return cls(settings.hard_starts) if settings.hard_starts else None
 
     def after(self, evaluation: Evaluation) -> HardStarts:
-        """The record after an evaluation; they come in the order of the generations. Returns that are not finite are left out."""
+        """The record after an evaluation, in the order of the generations. Returns that are not finite are left out."""
         played = zip(evaluation.env_seeds.tolist(), evaluation.returns.tolist(), strict=True)
         new = tuple((seed, value) for seed, value in played if math.isfinite(value))
         return self._replace(episodes=(*self.episodes, *new)[-WINDOW:])
