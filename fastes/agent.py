@@ -363,8 +363,9 @@ class Agent:
             endless_limit: Steps after which episodes end that have no limit; None for those of the training.
         """
         player, of = Player(self.evaluator, self.selection.present.number), self.training
-        limit = endless_limit if of.cuts_endless_episodes else None
-        return await player.evaluate(of, seeds, limit=limit)
+        if endless_limit is not None and of.cuts_endless_episodes:
+            return await player.evaluate(of, seeds, limit=endless_limit)
+        return await player.evaluate(of, seeds)
 
     def replay(self, generation: int, job: int, *, trial: int | None = None) -> Episode:
         """Play one job of the next generation again in this process, to see its error.
