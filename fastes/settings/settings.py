@@ -176,7 +176,7 @@ class Settings(Hyperparameters):
         "episodes",
         low=0.0,
         high=1.0,
-        gain="HalfCheetah-v5",
+        gain="none yet",
     )
     action_noise: float = setting(
         0.0,
