@@ -141,6 +141,12 @@ def place_outside(error: BaseException) -> str:
     return found
 
 
+def with_place(error: BaseException) -> str:
+    """Return an exception's message; with its type and place if the user's own code raised it. FastES's own have theirs."""
+    place = "" if isinstance(error, FastESError) else place_outside(error)
+    return f"{summary_of(error)} ({place})" if place else str(error)
+
+
 def writable(text: str) -> str:
     """Return a text with its lone surrogates escaped, which no encoding can write."""
     return text.encode("utf-8", "backslashreplace").decode()

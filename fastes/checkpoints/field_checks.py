@@ -14,6 +14,7 @@ from fastes.errors import CheckpointError
 
 MAX_COUNTER = 2**53  # of all counters; draws use the low 32 bits of the generation
 
+_NOTHING: Mapping[str, Any] = {}
 Kinds = Mapping[str, Callable[[Any], bool]]  # key of a JSON object -> whether its value is of the right kind
 
 
@@ -54,16 +55,18 @@ def check_arrays(place: str, given: Mapping[str, npt.NDArray[Any]], expected: Ma
         )
 
 
-def check_record(name: str, record: object, kinds: Kinds) -> dict[str, Any]:
+def check_record(name: str, record: object, kinds: Kinds, added: Mapping[str, Any] = _NOTHING) -> dict[str, Any]:
     """Return the record if it is an object with exactly these keys, each value of its kind.
 
     Args:
         name: Its place in the JSON member, such as 'policy.head'.
         record: The value at that place.
         kinds: The keys, and checks of their values.
+        added: Keys that older files lack, with what stands for them there.
     """
     if not isinstance(record, dict):
         raise damaged(name, record)
+    record = {**added, **record}
     if odd := sorted(set(record) ^ set(kinds)):
         what = "misses" if set(record) < set(kinds) else "has, or misses,"
         raise CheckpointError(f"the checkpoint's {name!r} {what} {reprlib.repr(odd)}: the file is damaged or was edited")

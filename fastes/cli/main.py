@@ -25,7 +25,7 @@ from fastes.cli.stop_on_signal import INTERRUPTED
 from fastes.cli.train import add_train, run_train
 from fastes.cli.tune import add_tune, run_tune
 from fastes.cli.watch import add_watch, run_watch
-from fastes.errors import FastESError, frame_outside, place_outside, summary_of
+from fastes.errors import FastESError, frame_outside, with_place
 from fastes.system.console import fill_standard_descriptors, fitted, let_go, output_is_the_result, output_lasts, say
 from fastes.system.interrupts import Terminated
 
@@ -82,17 +82,11 @@ def _run(argv: Sequence[str] | None) -> int:
     except Terminated as ended:
         return ended.exit_status
     except (ValueError, TypeError) as error:
-        say(f"fastes: error: {_with_place(error)}", file=sys.stderr)
+        say(f"fastes: error: {with_place(error)}", file=sys.stderr)
         return 2
     except (FastESError, OSError, MemoryError, ImportError) as error:
-        say(f"fastes: error: {_with_place(error)}", file=sys.stderr)
+        say(f"fastes: error: {with_place(error)}", file=sys.stderr)
         return 1
-
-
-def _with_place(error: Exception) -> str:
-    """Return an error's message; with its kind and place if it is of the user's own code."""
-    place = "" if isinstance(error, FastESError) else place_outside(error)
-    return f"{summary_of(error)} ({place})" if place else str(error)
 
 
 @contextlib.contextmanager

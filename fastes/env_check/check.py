@@ -18,7 +18,7 @@ from fastes.env_check.whereabouts import AGAIN, AT_RANDOM, CLOSED, GYMNASIUM, IN
 from fastes.envs.closing import close_env
 from fastes.envs.native.twins import Twin, twin_of
 from fastes.envs.source import EnvArgument, EnvSource, make_env_source
-from fastes.errors import WorkerError, check_int, place_outside, summary_of
+from fastes.errors import WorkerError, check_int, place_outside, summary_of, with_place
 from fastes.es.schedules import make_schedule
 from fastes.model import FastES
 from fastes.models.arguments import checked_timesteps
@@ -294,8 +294,7 @@ def watched_check(
     except Exception as error:
         if not place_outside(error) and not isinstance(error, (TypeError, ValueError)):
             raise
-        said = _said(error) if place_outside(error) else str(error)
-        return check._replace(findings=(Finding(ERROR, said),))
+        return check._replace(findings=(Finding(ERROR, with_place(error)),))
     with model, global_random_kept():
         budget = checked_timesteps(total_timesteps, model.settings, least=1)
         model.note_episode_limit()

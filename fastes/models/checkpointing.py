@@ -248,7 +248,7 @@ def source_from(
     """
     data = checkpoint.data.get("env")
     if data is not None:
-        data = check_record("env", {"lost": {}, "tuples": [], **data} if isinstance(data, dict) else data, _KINDS_OF_AN_ENV)
+        data = check_record("env", data, _KINDS_OF_AN_ENV, added={"lost": {}, "tuples": []})
     name = require(checkpoint.data, "env_name", str)
     if env is not None:
         return source_of_id(env, data, env_kwargs) if isinstance(env, str) else make_env_source(env, env_kwargs)

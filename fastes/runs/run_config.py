@@ -50,13 +50,12 @@ def result_in(run: Mapping[str, Any]) -> Result | None:
     noted = run.get("result")
     if not isinstance(noted, dict):
         return None
-    episodes, found = number_in(noted, "episodes"), list[float]()
-    for value in (noted.get(name) for name in ("mean", "std", "worst")):
-        if isinstance(value, float) or (value := as_number(value)) is not None:
-            found.append(float(value))
-    if episodes is None or len(found) < 3:
+    values: list[Any] = [noted.get(name) for name in ("mean", "std", "worst")]
+    scores = [value for value in values if isinstance(value, float) or as_number(value) is not None]
+    episodes = number_in(noted, "episodes")
+    if episodes is None or len(scores) < len(values):
         return None
-    mean, std, worst = found
+    mean, std, worst = map(float, scores)
     return Result(mean, std, worst, int(episodes))
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fastes.checkpoints.field_checks import is_count, is_number_or_none
 from fastes.es.perturbations import Perturbations, Starts
 from fastes.settings.settings import Settings
 from fastes.training.evaluation import Evaluation
@@ -75,8 +76,6 @@ def are_fields(value: object) -> bool:
         isinstance(value, list)
         and len(value) <= WINDOW
         and all(isinstance(each, list) and len(each) == 2 for each in value)
-        and all(
-            type(seed) is int and 0 <= seed < 2**31 and type(score) in (int, float) and math.isfinite(score)
-            for seed, score in value
-        )
+        and all(is_count(seed) and seed < 2**31 for seed, _ in value)
+        and all(score is not None and is_number_or_none(score) for _, score in value)
     )

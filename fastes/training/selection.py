@@ -62,8 +62,7 @@ class Trial(NamedTuple):
     @classmethod
     def from_fields(cls, place: str, fields: object, training: Training) -> Trial:
         """The trial of `to_fields`; CheckpointError, which names the place in the checkpoint, if they cannot be one."""
-        before = {"eval_return": None}  # files that are older than it
-        values = check_record(place, {**before, **fields} if isinstance(fields, dict) else fields, _KINDS_OF_A_TRIAL)
+        values = check_record(place, fields, _KINDS_OF_A_TRIAL, added={"eval_return": None})
         none = {name: -math.inf for name in ("recent_return", "eval_return") if values[name] is None}
         return cls(**{**values, "training": training, **none})
 

@@ -412,8 +412,7 @@ class Training:
         Raises:
             CheckpointError: If a field or an array does not fit.
         """
-        older = {"hard_starts": None}  # files from before it
-        values = check_record(place, {**older, **fields} if isinstance(fields, dict) else fields, _KINDS)
+        values = check_record(place, fields, _KINDS, added={"hard_starts": None})
         pending, rest = _taken(_PENDING, arrays)
         archive, rest = _taken(_ARCHIVE, rest)
         like = self.arrays()

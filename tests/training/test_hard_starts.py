@@ -14,7 +14,7 @@ from training import Result, assert_same, assert_same_state, learn
 from fastes import FastES
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.training.evaluation import Evaluation
-from fastes.training.hard_starts import WINDOW, HardStarts
+from fastes.training.hard_starts import WINDOW, HardStarts, are_fields
 
 TOTAL = 2000
 KINDS: dict[str, dict[str, Any]] = {
@@ -115,3 +115,11 @@ def test_a_checkpoint_from_before_the_setting_is_read(tmp_path: Path) -> None:
     with FastES.load(tmp_path / "m", Toy, n_workers=0, hard_starts=0.5) as loaded:
         assert loaded.training.hard_starts == HardStarts(0.5)
         assert loaded.learn(TOTAL).training.hard_starts.episodes
+
+
+@pytest.mark.parametrize(
+    "odd", [[[1, 10**400]], [[1, math.nan]], [[1, None]], [[2**31, 1.0]], [[-1, 1.0]], [[1]], [1], {"a": 1}]
+)
+def test_an_edited_record_is_known(odd: Any) -> None:
+    assert not are_fields(odd)
+    assert are_fields([[1, 2.5]])

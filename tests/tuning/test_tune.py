@@ -183,7 +183,7 @@ def test_a_function_among_the_settings_is_told_and_resumed(tmp_path: Path) -> No
 
 
 def test_pruned_candidates_end_early_and_are_not_chosen(tmp_path: Path) -> None:
-    tune(tmp_path, 12, pruner="halving", total_timesteps=1000)
+    tune(tmp_path, 12, pruner="halving", total_timesteps=2000)
     pruned = [row for row in rows(tmp_path) if row["state"] == "pruned"]
     assert pruned
     assert all(int(row["eighths"]) < 8 for row in pruned)
