@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -62,18 +62,6 @@ def _reflected(of: Callable[[Any, Any], Any]) -> Any:
     return lambda self, other: of(other, np.asarray(self))
 
 
-class Starts(NamedTuple):
-    """Environment seeds at which part of a generation's episodes begins.
-
-    Attributes:
-        seeds: int64 (n,).
-        share: Share of the pairs, evenly spaced, so that a pair's episodes do not depend on how many pairs follow it.
-    """
-
-    seeds: Int64
-    share: float
-
-
 @dataclass(frozen=True, eq=False)
 class Perturbations:
     """One generation's draws. Iterating gives the candidates' parameter vectors in job order, rebuilt one by one in C.
@@ -94,7 +82,6 @@ class Perturbations:
         action_key: Key of the episode's action noise, uint64 (num_pairs, episodes).
         sigma_each: A sigma for each parameter, float32 (num_params,), or None.
         windows: The parameters that each pair perturbs, None for all.
-        starts: Those that env_seed has in part; None for none.
     """
 
     generation: int
@@ -106,14 +93,6 @@ class Perturbations:
     action_key: npt.NDArray[np.uint64]
     sigma_each: Float32 | None = None
     windows: Windows | None = None
-    starts: Starts | None = None
-
-    def beginning_at(self, starts: Starts) -> Perturbations:
-        """The same candidates, part of whose episodes begins at other environment seeds."""
-        places = np.floor(np.arange(self.num_pairs + 1) * starts.share)
-        chosen = (np.diff(places) > 0)[:, np.newaxis]
-        hard = starts.seeds[self.env_seed % len(starts.seeds)]
-        return replace(self, env_seed=np.where(chosen, hard, self.env_seed), starts=starts)
 
     @property
     def inverse_fraction(self) -> float:

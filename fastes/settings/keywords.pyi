@@ -37,7 +37,6 @@ class SettingsDict(TypedDict, total=False):
     eval_every: int
     eval_lag: int
     archive_size: int
-    hard_starts: float
     action_noise: float
     sample_actions: bool
     alive_bonus: ScheduleSetting
@@ -86,7 +85,6 @@ class ChangedSettings(TypedDict, total=False):
     eval_every: int
     eval_lag: int
     archive_size: int
-    hard_starts: float
     action_noise: float
     sample_actions: bool
     alive_bonus: ScheduleSetting

@@ -170,14 +170,6 @@ class Settings(Hyperparameters):
         high=MOST_SNAPSHOTS,
         gain="Pendulum-v1, LunarLander-v3",
     )
-    hard_starts: float = setting(
-        0.0,
-        "share of pairs that begin, in the second half of the budget, at starts where evaluations returned least; in [0, 1]",
-        "episodes",
-        low=0.0,
-        high=1.0,
-        gain="none yet",
-    )
     action_noise: float = setting(
         0.0,
         "standard deviation of Gaussian noise on the policy's outputs in training (Box); if they are clipped to the action "

@@ -184,7 +184,6 @@ class Trainer:
             finished.append(evaluated)
             has_differed |= differs
             solved, training = await self._process_evaluation(number, training, finished[-1])
-            training = training.after_turn(evaluated.evaluation)
             if solved:
                 break
         with interrupts_wait():

@@ -27,9 +27,8 @@ from fastes.training.archive import Archive, Snapshot
 from fastes.training.checkpoint_room import check_room
 from fastes.training.counters import Counters
 from fastes.training.episode_cap import EpisodeCap
-from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEvaluation, pending_from_fields, pending_to_fields
+from fastes.training.evaluation import FinishedEvaluation, PendingEvaluation, pending_from_fields, pending_to_fields
 from fastes.training.fitness import fitness_of
-from fastes.training.hard_starts import HardStarts, are_fields
 from fastes.training.record import Record, Report, report_of
 
 _NO_RETURNS = np.zeros(0)
@@ -54,7 +53,6 @@ class Training:
         cap: The adaptive cap on training episodes; None if it is off.
         population: The adaptive population; None if it is off.
         archive: Snapshots of good parameters; None if it is off.
-        hard_starts: The last noise-free episodes; None if training begins at none of them.
         pending: Evaluations that are not part of a generation's statistics yet, the oldest first.
         latest_evaluations: Those that came with the last generation and after it; without one, the last one before.
         counters: Tallies.
@@ -76,7 +74,6 @@ class Training:
     cap: EpisodeCap | None
     population: AdaptivePopulation | None
     archive: Archive | None
-    hard_starts: HardStarts | None
     # evaluations
     pending: tuple[PendingEvaluation, ...] = ()
     latest_evaluations: tuple[FinishedEvaluation, ...] = ()
@@ -105,8 +102,7 @@ class Training:
             **settings.hyperparameters(),
         )
         normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
-        cap, population = EpisodeCap.start(settings), AdaptivePopulation.start(settings)
-        components = cap, population, Archive.start(settings), HardStarts.start(settings)
+        components = EpisodeCap.start(settings), AdaptivePopulation.start(settings), Archive.start(settings)
         calls = EnvCalls() if env_calls is None else env_calls
         new = cls(settings, spec, seed, episode_limit, reference, calls, strategy, normalizer, *components)
         check_room(settings, new.arrays)
@@ -130,8 +126,7 @@ class Training:
 
     def ask(self, num_pairs: int | None = None) -> Perturbations:
         """The running generation's perturbations: as many pairs as it begins with, or num_pairs."""
-        asked = self.strategy.ask(self.progress_remaining, self.num_pairs if num_pairs is None else num_pairs)
-        return asked if self.hard_starts is None else self.hard_starts.applied(asked, self.progress_remaining)
+        return self.strategy.ask(self.progress_remaining, self.num_pairs if num_pairs is None else num_pairs)
 
     def draw_ahead(self) -> None:
         """Draw the next generation's pairs while this process has nothing else to do, as many as this one has."""
@@ -288,10 +283,6 @@ class Training:
         archive = self.archive and self.archive.after(finished, counters.budget)
         return self._replace(counters=counters, archive=archive)
 
-    def after_turn(self, evaluation: Evaluation) -> Training:
-        """The training after the turn of an evaluation, which a stop does not move: what it plays next may depend on it."""
-        return self if self.hard_starts is None else self._replace(hard_starts=self.hard_starts.after(evaluation))
-
     def after_last_evaluation(self, finished: FinishedEvaluation) -> Training:
         """The training that ends before an evaluation's turn: it is reported now, and waits to be part of statistics."""
         waiting = (each._replace(already_reported=True) if each is finished.pending else each for each in self.pending)
@@ -353,11 +344,7 @@ class Training:
 
     def in_new_env(self) -> Training:
         """The training with another environment from now on: evaluations in the last one are dropped, scores stay."""
-        return self._replace(
-            pending=(),
-            archive=self.archive and self.archive.emptied(),
-            hard_starts=self.hard_starts and self.hard_starts.emptied(),
-        )
+        return self._replace(pending=(), archive=self.archive and self.archive.emptied())
 
     def with_seed(self, seed: int) -> Training:
         """The training with the draws of another seed from now on; parameters stay."""
@@ -390,7 +377,6 @@ class Training:
             "episode_cap": self.cap and self.cap.to_fields(),
             "population": self.population and self.population.to_fields(),
             "archive": None,
-            "hard_starts": self.hard_starts and self.hard_starts.to_fields(),
         }
         arrays = {**self.arrays(), **_prefixed(_PENDING, pending_arrays)}
         if self.archive is not None:
@@ -412,7 +398,7 @@ class Training:
         Raises:
             CheckpointError: If a field or an array does not fit.
         """
-        values = check_record(place, fields, _KINDS, added={"hard_starts": None})
+        values = check_record(place, fields, _KINDS)
         pending, rest = _taken(_PENDING, arrays)
         archive, rest = _taken(_ARCHIVE, rest)
         like = self.arrays()
@@ -442,8 +428,6 @@ class Training:
             new = new._replace(cap=self.cap.from_fields(values["episode_cap"]))
         if self.population is not None and values["population"] is not None:
             new = new._replace(population=self.population.from_fields(values["population"]))
-        if self.hard_starts is not None and values["hard_starts"] is not None:
-            new = new._replace(hard_starts=self.hard_starts.from_fields(values["hard_starts"]))
         return new
 
 
@@ -456,7 +440,6 @@ _KINDS: Kinds = {
     "episode_cap": lambda value: value is None or is_count(value, low=1),
     "population": lambda value: value is None or is_count(value, low=1),
     "archive": lambda value: value is None or isinstance(value, dict),
-    "hard_starts": lambda value: value is None or are_fields(value),
 }
 
 

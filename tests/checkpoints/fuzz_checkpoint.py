@@ -83,7 +83,7 @@ SEEDS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Toy-v0", {"policy": "LinearPolicy", "sigma_adaptation": "scalar"}),
     ("Toy-v0", {"policy": "LinearPolicy", "trials": 3, "rungs": 2, "eval_lag": 0, "episode_cap": "mean"}),
     ("Toy-v0", {"policy": "LinearPolicy", "eval_lag": 2, "eval_every": 2}),
-    ("Toy-v0", {"policy": "LinearPolicy", "eval_lag": 0, "archive_size": 1, "hard_starts": 0.5}),
+    ("Toy-v0", {"policy": "LinearPolicy", "eval_lag": 0, "archive_size": 1}),
     ("Toy-v0", {"policy": "LinearPolicy", "optimizer": "sgd", "sigma_adaptation": "per_parameter", "perturbed_fraction": 0.5}),
 )
 

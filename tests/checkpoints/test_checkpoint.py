@@ -88,7 +88,7 @@ def load(path: Path, **changes: Any) -> FastES:
         {"target_return": -1e300},
         {"step_timeout": float("inf")},
         {"learning_rate": "lin_0.1_0.01", "sigma": 1},
-        {"trials": 3, "archive_size": 1, "episode_cap": "mean", "generation_timesteps": 60, "hard_starts": 0.5},
+        {"trials": 3, "archive_size": 1, "episode_cap": "mean", "generation_timesteps": 60},
     ],
     ids=label,
 )

@@ -22,13 +22,7 @@ from fastes import CheckpointError, FastES
 OF_EACH_JSON_TYPE: tuple[Any, ...] = (None, True, 7, 1.5, "x", [1], {"a": 1})
 OF_THE_FORMAT = {"format", "format_version", "checksums"}  # test_hostile_checkpoints.py has these
 CNN = {"cnn": [[2, 2, 1]], "features_extractor_kwargs": {"features_dim": 2}}
-EVERYTHING: dict[str, Any] = {
-    "archive_size": 1,
-    "trials": 2,
-    "episode_cap": "mean",
-    "generation_timesteps": 8,
-    "hard_starts": 0.5,
-}
+EVERYTHING: dict[str, Any] = {"archive_size": 1, "trials": 2, "episode_cap": "mean", "generation_timesteps": 8}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "mlp": ("EditedBox-v0", {"policy_kwargs": {"net_arch": [2], "action_mapping": "bins", "num_bins": 3}, **EVERYTHING}),
     "cnn": ("EditedImage-v0", {"policy": "CnnPolicy", "policy_kwargs": {**CNN, "batch_norm": "none"}}),

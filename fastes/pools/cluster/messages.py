@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.es.perturbations import Starts
 from fastes.rollout.env_calls import EnvCall
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.last_infos import Info
@@ -69,7 +68,6 @@ class Draws(NamedTuple):
         sigma: Standard deviation of the noise; the mean, if each parameter has its own.
         window_size: Parameters that a pair perturbs, 0 for all.
         progress_remaining: From 1 (start) to 0 (end of the budget), for schedules.
-        starts: See Perturbations.
     """
 
     seed: int
@@ -77,7 +75,6 @@ class Draws(NamedTuple):
     sigma: float
     window_size: int
     progress_remaining: float
-    starts: Starts | None
 
 
 class RequestMessage(NamedTuple):

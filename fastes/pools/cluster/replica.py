@@ -178,8 +178,6 @@ class KnownRequests:
                 strategy = self._replicas.find(wanted, self._table(message.training), message.training)
                 perturbations = strategy.ask(draws.progress_remaining, draws.num_pairs)
                 theta = perturbations.theta
-            if perturbations is not None and draws is not None and draws.starts is not None:
-                perturbations = perturbations.beginning_at(draws.starts)
         except NotHeld:
             return StateMismatch(0, "")
         except Diverged as error:

@@ -185,16 +185,6 @@ def test_a_cluster_gives_the_bits_of_one_machine(
         assert set(sent.kinds) == {"Theta"}
 
 
-@pytest.mark.parametrize("follow", [True, False])
-def test_nodes_begin_at_hard_starts(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, follow: bool) -> None:
-    settings = {**SETTINGS, "hard_starts": 0.5, "eval_episodes": 15, "seed": 5, "target_return": "none", "preset": "default"}
-    scalars(monkeypatch, follow)
-    with FastES(Uneven, n_workers=0, **settings) as alone, FastES(Uneven, cluster=cluster.address, **settings) as model:
-        alone.learn(1500)
-        assert alone.training.ask().starts is not None
-        assert_same_state(alone.snapshot(), model.learn(1500).snapshot())
-
-
 class Says(Uneven):
     """Says in info with which seed an episode began, and which action it allows."""
 
