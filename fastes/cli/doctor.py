@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from fastes import __version__
 from fastes.cli.extras import needed, optional_parts
-from fastes.system.console import fill_standard_descriptors
+from fastes.system.console import fill_standard_descriptors, say_beside
 from fastes.system.installation import CPU_TORCH, WAYS, has_libraries, install_command, package_root, packages_command
 from fastes.system.limits import affinity_cpus, available_cpus, available_memory, cpu_quota, in_bytes, memory_limit
 
@@ -81,7 +81,7 @@ def _show(title: str, rows: list[Row]) -> None:
     width = max(len(row.name) for row in rows)
     print(f"\n{title}")
     for row in rows:
-        print(f"  {row.name.ljust(width)}  {'BROKEN: ' if row.broken else ''}{row.text}")
+        say_beside(f"  {row.name.ljust(width)}  ", f"{'BROKEN: ' if row.broken else ''}{row.text}")
     sys.stdout.flush()
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from fastes.reports.task_in_words import duration_in_words, number_in_words
 from fastes.runs.run_info import Base, RunInfo, read_run_info
 from fastes.runs.rungs import Race
 from fastes.runs.setting_differences import value_in_words
-from fastes.system.console import columns_of, say
+from fastes.system.console import say, say_beside
 from fastes.system.near_paths import printable
 
 _TITLE = 14  # columns of a row's name
@@ -39,12 +37,8 @@ def run_info(arguments: argparse.Namespace) -> int:
         print(json.dumps(info.to_json(), indent=2))
         return 0
     print(printable(str(info.path)))
-    width = columns_of(sys.stdout) if sys.stdout.isatty() else sys.maxsize
     for title, text in _rows(info):
-        indented = textwrap.wrap(
-            printable(text), width, initial_indent=f"  {title:<{_TITLE}}", subsequent_indent=" " * (_TITLE + 2)
-        )
-        print("\n".join(indented))
+        say_beside(f"  {title:<{_TITLE}}", printable(text))
     for problem in info.problems:
         say(f"problem: {printable(problem)}")
     return 0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastes.checkpoints.locate import BEST, CHECKPOINT, MIDWAY, RUN_FILES, find_checkpoint
 from fastes.cli.saved_model import add_episodes, check_episodes, load_file, load_model, most_steps
+from fastes.system.console import fitted, say
 
 if TYPE_CHECKING:
     from fastes.models.model import Model
@@ -85,7 +86,7 @@ def _run_stages(arguments: argparse.Namespace) -> int:
 
     with ExitStack() as opened:
         stages = _stages(arguments, opened)
-        drawing = opened.enter_context(_Drawing(stages[-1].model, arguments.episodes))
+        drawing = opened.enter_context(_Drawing(stages[-1].model, arguments.episodes, closing=1))
         for played in play_stages(stages, arguments.episodes, **_of_video(arguments, drawing)):
             ends = zip(stages, played, strict=True)
             words = "; ".join(f"{stage.label} return {end.episode_return:.2f}, {end.length} steps" for stage, end in ends)
@@ -105,21 +106,26 @@ def _stages(arguments: argparse.Namespace, opened: ExitStack) -> list[Stage]:
     between, of_run = path.with_name(MIDWAY), path.name in RUN_FILES
     if not of_run or not between.is_file():
         reason = f"{path.parent} has no {MIDWAY}, which trainings write" if of_run else f"{path} is no run folder"
-        print(f"{reason}: the stages are untrained and {stages[-1].label}")
+        say(f"{reason}: the stages are untrained and {stages[-1].label}")
         return stages
     midway = opened.enter_context(load_file(between, arguments, 0))
     number = trained.selection.present.number
     if any(trial.number == number for trial in midway.selection.trials):  # it may have shown one that is out by now
         midway.trainer.take(midway.selection.focused(number))
-    print(f"{MIDWAY} is the policy after {midway.num_timesteps:,} steps, {path.name} after {trained.num_timesteps:,}")
+    is_best = ", the best one until then" if path.name == BEST else ""
+    say(f"{MIDWAY} is the policy after {midway.num_timesteps:,} steps, {path.name} after {trained.num_timesteps:,}{is_best}")
     return [stages[0], Stage("midway", midway), stages[1]]
 
 
 class _Drawing:
-    """Shows the progress of a video: a bar on a terminal, elsewhere lines."""
+    """Shows the progress of a video: a bar on a terminal, elsewhere lines.
 
-    def __init__(self, model: Model, episodes: int) -> None:
-        self.steps = most_steps(model, episodes)
+    Args:
+        closing: Frames per episode that show how it has ended, and no step.
+    """
+
+    def __init__(self, model: Model, episodes: int, closing: int = 0) -> None:
+        self.steps, self._closing = most_steps(model, episodes), closing * episodes
         self.writer: VideoWriter | None = None
         self._bar: Any = None
         self._said = time.monotonic()
@@ -127,17 +133,22 @@ class _Drawing:
     def __enter__(self) -> _Drawing:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if self._bar is not None:
+            if kind is None:
+                self._bar.total = self._bar.n  # the episodes may have ended before the most frames that they could have
+                self._bar.refresh()
             self._bar.close()
 
     def begin(self, writer: VideoWriter) -> None:
         from tqdm import tqdm
 
         self.writer = writer
-        most = min(writer.most, math.ceil(self.steps / writer.every) if self.steps < math.inf else math.inf)
+        of_episodes = math.ceil(self.steps / writer.every) + self._closing if self.steps < math.inf else math.inf
+        most = min(writer.most, of_episodes)
         limit = "" if most == math.inf else f"{most:.0f} frames at most ({most / writer.fps:.0f} s) "
-        print(f"drawing {limit}to {writer.path}", flush=True)
+        say(f"drawing {limit}to {writer.path}")
+        sys.stdout.flush()
         disable = None if sys.stderr is not None else True  # None: tqdm shows no bar in a file or a pipe
         self._bar = tqdm(total=None if most == math.inf else int(most), unit="frame", dynamic_ncols=True, disable=disable)
 
@@ -150,12 +161,13 @@ class _Drawing:
     def write(self, line: str) -> None:
         """Print a line above the bar."""
         if self._bar is None or self._bar.disable:
-            print(line, flush=True)
+            say(line)
+            sys.stdout.flush()
         else:
-            self._bar.write(line, file=sys.stdout)
+            self._bar.write(fitted(line, sys.stdout), file=sys.stdout)
 
     def end(self) -> None:
         if self.writer is not None:
             frames, seconds = self.writer.frames, self.writer.frames / self.writer.fps
             cut = " (cut; --max-seconds and --max-frames say how long it may be)" if self.writer.cut else ""
-            print(f"{self.writer.path}: {frames} frames, {seconds:.1f} s{cut}")
+            say(f"{self.writer.path}: {frames} frames, {seconds:.1f} s{cut}")

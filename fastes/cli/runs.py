@@ -15,12 +15,13 @@ from fastes.reports.progress_bar import short
 from fastes.reports.task_in_words import duration_in_words
 from fastes.runs.curves import each_once, runs_of
 from fastes.runs.overview import Overview, read_overview
-from fastes.runs.setting_differences import named_values, telling, told_settings
+from fastes.runs.setting_differences import OF_THE_END, named_values, telling, told_settings
 from fastes.system.console import columns_of, say
 from fastes.system.near_paths import printable
 
 _LEAST_SETTINGS, _BEFORE_SETTINGS = 14, 3  # characters of settings, and columns without which a terminal shows none
-_IN_OTHER_COLUMNS = ("total_timesteps",)  # settings
+_AFTER_SETTINGS = 4  # ranks from this on make room for settings
+_TELL_NO_RUNS_APART = ("total_timesteps", *OF_THE_END)  # settings: steps have a column
 
 
 def add_runs(commands: Any) -> None:
@@ -138,10 +139,15 @@ def table(runs: Sequence[Overview], width: int | None) -> list[str]:
     settings = _settings_of(runs)
     columns = [[column.title, *(printable(column.cell(run)) for run in runs)] for column in _COLUMNS]
     widths = [max(map(len, column)) for column in columns]
-    shown = _fitting(widths, width)
+    ranked = sorted(range(len(widths)), key=lambda number: (_says_nothing(columns[number]), _COLUMNS[number].rank))
+    shown = _fitting(widths, ranked, width)
     if any(settings) and width is not None:
-        beside = _fitting(widths, width - _LEAST_SETTINGS - 2)
-        shown, settings = (beside, settings) if len(beside) >= _BEFORE_SETTINGS else (shown, [])
+        needed = sum(widths[number] + 2 for number in ranked if _COLUMNS[number].rank < _AFTER_SETTINGS)
+        room = max(_LEAST_SETTINGS, min(max(map(len, settings)), width - needed))
+        beside = _fitting(widths, ranked, width - room - 2)
+        taken = sum(widths[number] + 2 for number in beside)
+        is_told = len({_cut(text, width - taken) for text in settings}) > 1
+        shown, settings = (beside, settings) if len(beside) >= _BEFORE_SETTINGS and is_told else (shown, [])
     lines = [
         "  ".join(_aligned(columns[number][row], widths[number], number) for number in shown) for row in range(len(runs) + 1)
     ]
@@ -150,10 +156,15 @@ def table(runs: Sequence[Overview], width: int | None) -> list[str]:
     return [_cut(line.rstrip(), width) for line in lines]
 
 
-def _fitting(widths: Sequence[int], room: int | None) -> list[int]:
-    """Return the numbers of the columns that there is room for, at least the first."""
+def _says_nothing(column: Sequence[str]) -> bool:
+    """Return whether all lines of a table have the same in a column. column: its title first."""
+    return len(column) > 2 and len(set(column[1:])) == 1
+
+
+def _fitting(widths: Sequence[int], ranked: Sequence[int], room: int | None) -> list[int]:
+    """Return the numbers of the columns that there is room for, at least the first of `ranked`."""
     shown: list[int] = []
-    for number in sorted(range(len(widths)), key=lambda number: _COLUMNS[number].rank):
+    for number in ranked:
         room = None if room is None else room - widths[number] - 2 * bool(shown)
         if shown and room is not None and room < 0:
             break
@@ -175,6 +186,7 @@ def _settings_of(runs: Sequence[Overview]) -> list[str]:
     found: list[str] = []
     for run, settings in zip(runs, flat, strict=True):
         alike = [others for other, others in zip(runs, flat, strict=True) if other.env == run.env]
-        names = [name for name in telling(alike) if name not in _IN_OTHER_COLUMNS]
+        names = [name for name in telling(alike) if name not in _TELL_NO_RUNS_APART]
+        names.sort(key=lambda name: -len({str(others.get(name)) for others in alike}))  # what tells most runs apart comes first
         found.append(" ".join(named_values(settings, names)))
     return [printable(text) for text in found]

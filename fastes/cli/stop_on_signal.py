@@ -9,6 +9,7 @@ from typing import Any
 
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
+from fastes.system.console import say
 from fastes.system.interrupts import Terminated
 from fastes.training.record import Record
 
@@ -48,7 +49,7 @@ class StopOnSignal(Callback):
             raise KeyboardInterrupt
         self.requested = True
         after = ", or after the final selection" if self._may_select else ""
-        print(f"\nCtrl-C: ending after this generation{after}; again to stop at once", file=sys.stderr)
+        say(f"\nCtrl-C: ending after this generation{after}; again to stop at once", file=sys.stderr)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if not self.terminated:  # otherwise the checkpoint is being written

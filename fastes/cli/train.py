@@ -415,7 +415,7 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
     except Exception as error:
         with interrupts_wait():
             saved = folder.save_somewhere(model)
-        say(f"training failed in generation {model.generation + 1}; what came before is saved in {saved}", file=sys.stderr)
+        say(f"training failed in {_running_in(model, error)}; what came before is saved in {saved}", file=sys.stderr)
         _tell_how_to_replay(model, folder, error)
         raise
     return 0 if saved.parent == folder.path else 1
@@ -426,6 +426,13 @@ def _what_is_lost(model: FastES, folder: RunFolder) -> str:
     lost = model.num_timesteps - folder.saved_timesteps
     gone = f"the {lost} since are" if lost else "what was running is"
     return f"The last checkpoint holds {folder.saved_timesteps} timesteps; {gone} lost."
+
+
+def _running_in(model: FastES, error: Exception) -> str:
+    """Return the generation in which an error was raised, and its trial if there are several."""
+    if not isinstance(error, WorkerError) or not error.generation:
+        return f"generation {model.generation + 1}"
+    return f"generation {error.generation}{f' of trial {error.trial}' if error.trial else ''}"
 
 
 def _tell_how_to_replay(model: FastES, folder: RunFolder, error: Exception) -> None:

@@ -41,6 +41,7 @@ class StatisticsWarnings:
         self._lowest, self._highest = math.inf, -math.inf  # mean return of a generation so far, and return
         self._first_lengths: tuple[float, int] | None = None  # mean and shortest of the first generation, if it was seen
         self._candidates, self._evaluations = ReturnsOverBudget(), ReturnsOverBudget()
+        self._skipped: int | None = None  # candidates that the statistics of observations have left out, if known
         self._is_racing = False
 
     def check(
@@ -80,6 +81,8 @@ class StatisticsWarnings:
 
     def _check_finite(self, training: Training, record: Record, batch: Batch) -> None:
         """Check returns and observations, except after a penalty, which has its own warning."""
+        before = 0 if record.generation == 1 else self._skipped
+        self._skipped = training.normalizer.skipped
         if batch.penalised:
             return
         if record.num_nonfinite:
@@ -88,12 +91,11 @@ class StatisticsWarnings:
                 f"{record.num_nonfinite} of {batch.returns.size} returns of generation {record.generation} are not finite: "
                 "they rank worst (num_nonfinite counts them)",
             )
-        if training.normalizer.skipped:
+        if before is not None and (left_out := self._skipped - before) > 0:
             self._say(
                 "observations",
-                f"{training.normalizer.skipped} candidates up to generation {record.generation} saw observations that are "
-                "not finite or too large to square: the statistics leave them out. "
-                "gymnasium.utils.env_checker.check_env(env) finds NaN",
+                f"{left_out} candidates of generation {record.generation} saw observations that are not finite or too large to "
+                "square: the statistics leave them out. gymnasium.utils.env_checker.check_env(env) finds NaN",
             )
 
     def _check_longest_episode(

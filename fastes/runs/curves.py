@@ -18,12 +18,13 @@ import numpy as np
 from fastes.checkpoints.locate import is_run_folder
 from fastes.errors import FastESError, suggest
 from fastes.reports.progress_rows import Clock, Numbers, evaluated_at, read_progress
-from fastes.runs.run_config import CONFIG, PROGRESS, read_config, result_in, sessions_in
+from fastes.runs.run_config import CONFIG, PROGRESS, LastEvaluation, last_evaluation_in, read_config, result_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.runs.setting_differences import differing, flat_settings, seeds_share, telling, told_settings, value_in_words
 from fastes.settings.config_file import given_in
 from fastes.system.atomic_files import write_bytes
 from fastes.system.near_paths import in_words, names_in, what_is_beside
+from fastes.training.selection import eval_return_after
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,6 +87,7 @@ class Curve(NamedTuple):
         settings: All settings, with the keys of policy_kwargs among them, and env and env_kwargs.
         race: The settings that tell a race of recipes from other runs; None if no recipes raced.
         clock: How long it took.
+        scores: The returns by which the last rung ranked its trials, by their numbers.
     """
 
     name: str
@@ -101,6 +103,7 @@ class Curve(NamedTuple):
     settings: Mapping[str, Any] = MappingProxyType({})
     race: Mapping[str, Any] | None = None
     clock: Clock = Clock()
+    scores: Mapping[int, float] = MappingProxyType({})
 
     def along(self, place: Callable[[Numbers], Numbers]) -> Curve:
         """Return the curve over another axis. place: from timesteps, float64 (n,), to values on that."""
@@ -112,12 +115,17 @@ class Curve(NamedTuple):
 
     @property
     def leader(self) -> float:
-        """The trial that is left, or the one with the best final median if several are."""
+        """The trial that is left; of several the one that the training itself would show (`Selection.showing_best`)."""
         at, winner = self.rung_ends[-1] if self.rung_ends else (0.0, 0)
         if winner or not len(self.trials):
             return float(winner or 1)
         left = {*self.trials[self.steps > at].tolist()} or {*self.trials.tolist()}
-        return float(max(sorted(left), key=lambda trial: float(smoothed(*self.of_trial(trial))[1][-1])))
+        return float(max(sorted(left), key=lambda trial: self._level(trial, at)))
+
+    def _level(self, trial: float, since: float) -> float:
+        """Return the running mean of a trial's evaluations since a rung, which begins with its score there."""
+        steps, returns = self.of_trial(trial)
+        return eval_return_after(self.scores.get(int(trial), -math.inf), returns[steps > since].tolist())
 
     def of_trial(self, trial: float) -> tuple[Numbers, Numbers]:
         """Return timesteps and returns of one trial's evaluations."""
@@ -148,7 +156,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
     given = given_in(written)
     told = {"env": noted.get("env"), "env_kwargs": noted.get("env_kwargs")}
     found = at[known], rows["eval_return"][known], rows["trial"][known]
-    at, returns, trials = _with_last(*found, noted.get("last_evaluation"))
+    at, returns, trials = _with_last(*found, last_evaluation_in(noted))
     return Curve(
         f"{noted.get('env', (shown or run).name)}, seed {noted.get('seed', '?')} ({shown or run})",
         at,
@@ -163,6 +171,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         {**told, **flat_settings(settings)},
         None if given is None else {**told, **told_settings(settings, given)},
         Clock.of(rows),
+        dict(zip(rungs[-1].trials, rungs[-1].scores, strict=True)) if rungs else {},
     )
 
 
@@ -172,15 +181,11 @@ def _outcome(run: Mapping[str, Any], steps: Numbers) -> Outcome | None:
     return Outcome(float(steps[-1]), *result) if result is not None and len(steps) else None
 
 
-def _with_last(at: Numbers, returns: Numbers, trials: Numbers, last: object) -> tuple[Numbers, Numbers, Numbers]:
+def _with_last(at: Numbers, returns: Numbers, trials: Numbers, last: LastEvaluation | None) -> tuple[Numbers, Numbers, Numbers]:
     """Append the evaluation that was reported when training ended, if no row has it."""
-    noted = last if isinstance(last, dict) else {}
-    names = "at_timesteps", "mean", "trial"
-    timesteps, mean, trial = found = [float(_number(noted.get(name), math.nan)) for name in names]
-    own = at[trials == trial]
-    if all(map(math.isfinite, found)) and (not len(own) or timesteps > own[-1]):
-        return np.append(at, timesteps), np.append(returns, mean), np.append(trials, trial)
-    return at, returns, trials
+    if last is None or (at[trials == last.trial] >= last.at).any():
+        return at, returns, trials
+    return np.append(at, last.at), np.append(returns, last.mean), np.append(trials, last.trial)
 
 
 def runs_of(path: Path) -> list[Path]:
@@ -370,7 +375,7 @@ def _draw_one(axes: Any, curve: Curve) -> None:
         steps, returns = curve.of_trial(trial)
         recipe = curve.recipes.get(int(trial))
         other = _COLOURS[1 + number % (len(_COLOURS) - 1)] if recipe else _GREY
-        axes.plot(*smoothed(steps, returns), color=other, linewidth=1.2, label=recipe or label, zorder=2)
+        axes.plot(*smoothed(steps, returns), marker=_alone(steps), color=other, linewidth=1.2, label=recipe or label, zorder=2)
         label = None
     steps, returns = curve.of_trial(curve.leader)
     few = len(steps) < _LEAST_SMOOTHED
@@ -389,6 +394,11 @@ def _draw_one(axes: Any, curve: Curve) -> None:
         axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0, label=band, zorder=3)
     if curve.outcome is not None:
         _draw_outcome(axes, curve.outcome)
+
+
+def _alone(steps: Numbers) -> str:
+    """Return the marker of a curve: a line with a single point would not be seen."""
+    return "o" if len(steps) == 1 else ""
 
 
 def _draw_outcome(axes: Any, outcome: Outcome) -> None:
@@ -435,7 +445,7 @@ def _draw_several(axes: Any, curves: Sequence[Curve], compare: Sequence[str]) ->
         look = {"color": _COLOURS[number % len(_COLOURS)], "linestyle": style, "linewidth": 2.0}
         if len(group) == 1:
             steps, returns = group[0].of_trial(group[0].leader)
-            axes.plot(*smoothed(steps, returns), label=name, zorder=3, **look)
+            axes.plot(*smoothed(steps, returns), label=name, zorder=3, marker=_alone(steps), **look)
         else:
             steps, (low, median, high) = _range_of(group)
             axes.fill_between(steps, low, high, color=look["color"], alpha=0.18, linewidth=0, zorder=2)

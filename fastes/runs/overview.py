@@ -15,11 +15,21 @@ from fastes.checkpoints.reader import counters_in, read_description
 from fastes.errors import CheckpointError
 from fastes.reports.progress_rows import Clock, LastRows, read_last_rows
 from fastes.runs.folder_lock import holder_of, is_locked
-from fastes.runs.run_config import CONFIG, PROGRESS, Result, as_table, number_in, read_config, result_in, text_in
+from fastes.runs.run_config import (
+    CONFIG,
+    PROGRESS,
+    Result,
+    as_table,
+    last_evaluation_in,
+    number_in,
+    read_config,
+    result_in,
+    text_in,
+)
 from fastes.settings.config_file import given_in
 
 RUNNING, FINISHED, STOPPED, UNREADABLE = STATUSES = "running", "finished", "stopped", "unreadable"
-_READ = (*Clock.COLUMNS, "eval_return")
+_READ = (*Clock.COLUMNS, "eval_return", "gradient_norm")
 _BYTES_OF_ROWS = 16 << 10  # about sixty generations
 _MOST_BYTES = 1 << 20  # of rows, since the last checkpoint
 
@@ -117,7 +127,7 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
         seed=_count_in(noted, "seed"),
         status=_status(run, noted, is_known),
         reason="; ".join(problems) if is_known or problems else f"it has neither {CONFIG} nor {PROGRESS} nor a checkpoint",
-        generations=_last_of(rows, "generation"),
+        generations=_generations_of(rows, noted.get("solved") is True),
         timesteps=_last_of(rows, "timesteps"),
         budget=_count_in(settings, "total_timesteps"),
         best=_best_of(rows, saved, noted),
@@ -213,11 +223,16 @@ def _last_of(rows: LastRows, name: str) -> int:
     return int(next((value for value in reversed(rows.columns.get(name, ())) if math.isfinite(value)), 0))
 
 
+def _generations_of(rows: LastRows, solved: bool) -> int:
+    """Return the generations that count: the last row of a solved training may be of one whose update was dropped."""
+    is_dropped = solved and [float(norm) for norm in rows.columns.get("gradient_norm", ())[-1:]] == [0.0]
+    return _last_of(rows, "generation") - is_dropped
+
+
 def _best_of(rows: LastRows, saved: Mapping[str, Any], noted: Mapping[str, Any]) -> float | None:
     """Return the highest evaluation that rows, checkpoint and config know."""
-    last = noted.get("last_evaluation")
-    known = [number_in(last, "mean")] if isinstance(last, dict) else []
-    known += [best_in(saved)]
+    last = last_evaluation_in(noted)
+    known = [None if last is None else last.mean, best_in(saved)]
     known += [float(value) for value in rows.columns.get("eval_return", ()) if math.isfinite(value)]
     return max((value for value in known if value is not None), default=None)
 

@@ -45,6 +45,27 @@ class Result(NamedTuple):
     episodes: int
 
 
+class LastEvaluation(NamedTuple):
+    """The evaluation that was reported when training ended.
+
+    Attributes:
+        trial: Its trial, from 1.
+        at: Timesteps that its parameters had been trained with.
+        mean: Mean noise-free return.
+    """
+
+    trial: int
+    at: float
+    mean: float
+
+
+def last_evaluation_in(run: Mapping[str, Any]) -> LastEvaluation | None:
+    """Return the evaluation that a config's table [run] has; None without one."""
+    noted = as_table(run.get("last_evaluation"))
+    trial, at, mean = (number_in(noted, name) for name in ("trial", "at_timesteps", "mean"))
+    return None if trial is None or at is None or mean is None else LastEvaluation(int(trial), at, mean)
+
+
 def result_in(run: Mapping[str, Any]) -> Result | None:
     """Return the result in a config's table [run], as `RunFolder.note_result` has written it, if there is one."""
     noted = run.get("result")

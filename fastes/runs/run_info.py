@@ -258,10 +258,12 @@ def _race_of(path: Path, data: Mapping[str, Any], config: Mapping[str, Any]) -> 
     if race is None and len(left) > 1:
         recipes = {_count(trial, "number") + 1: text_in(trial, "recipe") for trial in left}
         race = Race(recipes, (), "", "") if all(recipes.values()) else None
-    if race is None or race.leader:
+    if race is None or race.winner:
         return race
     if len(left) > 1:
         return race._replace(leader=text_in(max(left, key=_evaluated), "recipe"))
+    if race.leader:
+        return race
     with contextlib.suppress(OSError, CheckpointError):
         return race._replace(leader=_shown_recipe(read_description(path / BEST)))
     return race

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _GROUP = "policy_kwargs"  # the setting whose keys are shown as settings of their own
-_OF_THE_END = ("target_return", "target_episodes")  # settings that change no evaluation before the end
+OF_THE_END = ("target_return", "target_episodes")  # settings that change no evaluation before the end
 _RACE = {"recipes": "race"}  # in place of settings that the winner of a race has
 
 
@@ -18,7 +18,7 @@ def seeds_share(env: object, env_kwargs: object, settings: Mapping[str, Any], gi
         given: The user's settings for a race of recipes, which another recipe may win with another seed; None for no race.
     """
     own = settings if given is None else {**_RACE, **given}
-    return env, env_kwargs, {key: value for key, value in own.items() if key not in _OF_THE_END}
+    return env, env_kwargs, {key: value for key, value in own.items() if key not in OF_THE_END}
 
 
 def told_settings(settings: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:

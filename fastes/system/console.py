@@ -13,6 +13,8 @@ from typing import Any, TextIO
 
 from fastes.system.forks import tell_of_forks
 
+_LEAST_ROOM = 20  # columns for a text beside a title
+_TRACEBACK = "Traceback (most recent call last):"
 _COMMAND = re.compile(r"(?<=: )(?:fastes|pip) .*$")
 
 
@@ -204,16 +206,27 @@ def say(text: str, file: TextIO | None = None) -> None:
     print(fitted(text, stream), file=stream)
 
 
+def say_beside(title: str, text: str) -> None:
+    """Print a title and a text to its right; on a terminal long lines of it are broken between words, and continue below it."""
+    if sys.stdout.isatty():
+        room = max(columns_of(sys.stdout) - len(title), _LEAST_ROOM)
+        wrapped = (textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False) for line in text.split("\n"))
+        text = f"\n{' ' * len(title)}".join(line for lines in wrapped for line in lines)
+    print(f"{title}{text}".rstrip())
+
+
 def fitted(text: str, stream: TextIO | None) -> str:
     """Return text for a stream: on a terminal, long lines are broken between words.
 
-    A command at the end of a line stays whole, for copying.
+    A command at the end of a line stays whole, for copying; so does a traceback, whose marks stand below its lines.
     """
     terminal = lasting(stream)
     if not terminal.isatty():
         return text
     columns = columns_of(terminal)
-    return "\n".join(line if len(line) <= columns else _broken(line, columns) for line in text.split("\n"))
+    sentences, traceback, rest = text.partition(_TRACEBACK)
+    lines = (line if len(line) <= columns else _broken(line, columns) for line in sentences.split("\n"))
+    return "\n".join(lines) + traceback + rest
 
 
 def _broken(line: str, columns: int) -> str:

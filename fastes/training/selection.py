@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -304,7 +304,7 @@ class Selection:
         known = {id(each) for each in before.training.latest_evaluations}
         for each in training.latest_evaluations:
             if id(each) not in known and not each.pending.already_reported:  # a stop has played it before its turn
-                after = after._replace(eval_return=_moved(after.eval_return, each.evaluation.mean, _EVALUATIONS))
+                after = after._replace(eval_return=eval_return_after(after.eval_return, [each.evaluation.mean]))
         return self._replace(trials=(*self.trials[:place], after, *self.trials[place + 1 :]))
 
     def after_rung(self, scored: Mapping[int, Evaluation], is_last: bool) -> Selection:
@@ -497,6 +497,13 @@ def rung_sizes(trials: int, rungs: int) -> tuple[int, ...]:
 def trial_seed(seed: int, number: int) -> int:
     """The seed of a trial of a model with this seed; the first trial has the model's own."""
     return (seed + number * _STRIDE) % 2**63
+
+
+def eval_return_after(before: float, means: Iterable[float]) -> float:
+    """Return `Trial.eval_return` after further evaluations. before: -inf if there was none."""
+    for mean in means:
+        before = _moved(before, mean, _EVALUATIONS)
+    return before
 
 
 def _moved(mean: float, value: float, remembered: int) -> float:

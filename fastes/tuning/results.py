@@ -66,8 +66,11 @@ def write_plots(history: Path, importance: Path, study: optuna.Study) -> list[Pa
         axes = plots.plot_optimization_history(study, target_name="mean noise-free return")
         values = sorted(trial.value for trial in study.get_trials(deepcopy=False) if trial.value is not None)
         middle, best = values[len(values) // 2], values[-1]
-        if (lowest := best - _SHOWN * (best - middle)) > values[0]:  # one that failed would press all others together
+        lowest = best - _SHOWN * (best - middle)
+        if values[0] < lowest < best:  # one that failed would press all others together
             axes.set_ylim(lowest, best + 0.1 * (best - lowest))
+            below = sum(value < lowest for value in values)
+            axes.annotate(f"{below} of {len(values)} scores lie below", (0.01, 0.01), xycoords="axes fraction", fontsize=9)
     with contextlib.suppress(ValueError, RuntimeError), _figure(plt, importance):
         plots.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
     return [path for path in (history, importance) if path.exists()]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastes.reports.progress_rows import Clock, Columns, ProgressRows, evaluated_at
+from fastes.runs.run_config import LastEvaluation
 from fastes.watch.thinned import Cursor, Thinned
 
 EVALUATION = ("eval_return",)
@@ -89,6 +90,13 @@ class FollowedProgress:
                 curve = self.trials.setdefault(number, TrialCurve())
                 curve.generations.add(generations[own])
                 curve.evaluations.add(evaluations[own & np.isfinite(at)])
+
+    def place_of(self, last: LastEvaluation | None) -> dict[str, Any] | None:
+        """Return an evaluation that no row has, as JSON values: its trial, and its row among `evaluations`."""
+        if last is None or last.trial not in self.trials:
+            return None
+        place = self._clock.at(np.array([last.at]))[0].tolist()
+        return {"trial": last.trial, "row": [*(value if math.isfinite(value) else None for value in place), last.mean]}
 
     def since(self, cursor: Mapping[str, Any]) -> dict[str, Any]:
         """Return the rows that a reader lacks, as JSON values, with the cursor of a reader that has them."""

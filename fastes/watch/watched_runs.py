@@ -18,7 +18,7 @@ from fastes.reports.population_file import MOST_BINS, POPULATION
 from fastes.runs.curves import DEPTH, runs_in
 from fastes.runs.folder_lock import holders, is_locked
 from fastes.runs.overview import FINISHED, Overview, overview_and_config, read_overview
-from fastes.runs.run_config import CONFIG, PROGRESS, as_number, number_in, sessions_in
+from fastes.runs.run_config import CONFIG, PROGRESS, as_number, as_table, last_evaluation_in, number_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.runs.setting_differences import seeds_share, told_settings
 from fastes.system.near_paths import printable
@@ -101,6 +101,7 @@ class WatchedRuns:
         with self._lock:
             self._search()
             path = self._found[name]
+            overview, config = overview_and_config(path)
             followed = self._followed.pop(name, None) or FollowedProgress(path / PROGRESS)
             self._followed[name] = followed
             while len(self._followed) > MOST_FOLLOWED:
@@ -108,13 +109,13 @@ class WatchedRuns:
             complete = True
             with contextlib.suppress(OSError):  # deleted meanwhile, or not there yet
                 complete = followed.update(SPENT_SECONDS)
-            curves = followed.since(cursor)
+            curves, last = followed.since(cursor), followed.place_of(last_evaluation_in(as_table(config.get("run"))))
             before = self._rows.get(name)
-        overview, config = overview_and_config(path)
         row = {**_row(name, overview, before), "settings": _settings_of(overview), **_group_of(overview)}
         silent = None if overview.updated is None else max(time.time() - overview.updated, 0.0)
         population = _population_of(path)
-        return {**curves, **row, **_trials_of(config), "population": population, "complete": complete, "silent": silent}
+        rest = {"last": last, "population": population, "complete": complete, "silent": silent}
+        return {**curves, **row, **_trials_of(config), **rest}
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -184,7 +185,7 @@ def _row(name: str, overview: Overview, before: Mapping[str, Any] | None) -> dic
         name, overview: The run's.
         before: An earlier row, whose best evaluation counts, too: an overview of a long run reads its newest ones alone.
     """
-    if before is not None and before["seed"] == overview.seed and before["generations"] <= overview.generations:
+    if before is not None and before["seed"] == overview.seed and before["timesteps"] <= overview.timesteps:
         known = [value for value in (before["best"], overview.best) if value is not None]
         overview = overview._replace(best=max(known, default=None))
     told = {} if overview.result is None else overview.result._asdict()

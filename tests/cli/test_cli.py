@@ -30,6 +30,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import build_parser, main
 from fastes.cli.setting_flags import given_settings
 from fastes.cli.stop_on_signal import StopOnSignal
+from fastes.errors import WorkerError
 from fastes.es.optimizers import OPTIMIZERS
 from fastes.es.perturbations import draw_pairs
 from fastes.policies.policy_keywords import KEYS, POLICIES
@@ -925,3 +926,19 @@ def test_help_shows_the_values_of_the_plain_recipe() -> None:
 def test_nothing_typed_shows_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert "gallery" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("trial", "words"), [(3, "generation 12 of trial 3;"), (None, "generation 12;")])
+def test_an_error_has_the_generation_in_which_it_was_raised(
+    trial: int | None, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model shows another trial, whose generation is another one."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise WorkerError("OwnError: my words", generation=12, job=5, env_seed=7, trial=trial)
+
+    monkeypatch.setattr(FastES, "learn", fail)
+    assert main(["train", "CartPole-v1", "--workers", "0", "--quiet", "--runs", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert f"training failed in {words}" in said
+    assert f"--generation 12 --job 5{' --trial 3' if trial else ''}" in said

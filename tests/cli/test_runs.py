@@ -131,9 +131,30 @@ def test_a_table_fits_a_terminal(columns: int, runs: Path) -> None:
     assert lines[0].split()[0] == "run"
     assert ("settings" in lines[0]) == (columns >= 60)
     assert ("seed" in lines[0]) == (columns >= 100)
-    whole = columns == 200
-    assert any(line.endswith("...") for line in lines) == (columns in (60, 80, 100)), lines
+    whole = columns >= 100
+    assert any(line.endswith("...") for line in lines) == (columns in (60, 80)), lines
     assert any("net_arch=64x64" in line for line in lines) == whole
+
+
+def test_settings_that_tell_runs_apart_are_not_cut_for_what_all_lines_have(tmp_path: Path) -> None:
+    seen = [
+        read_overview(make_run(tmp_path / "Env-v0" / str(number), archive_size=8, **settings))
+        for number, settings in enumerate(
+            ({"trials": 1, "sigma": 0.1}, {"trials": 4, "sigma": 0.1}, {"trials": 2, "sigma": 0.2, "target_return": 5.0})
+        )
+    ]
+    seen = [each._replace(path=Path(f"runs/Env-v0/{number}")) for number, each in enumerate(seen)]
+    wide, narrow, least = (table(seen, columns) for columns in (None, 74, 62))
+    assert [line.split("  ")[-1] for line in wide] == [
+        "settings",
+        "trials=1 sigma=0.1",
+        "trials=4 sigma=0.1",
+        "trials=2 sigma=0.2",
+    ]
+    assert "env" in wide[0].split()
+    assert "env" not in narrow[0].split(), "it is the same in all lines"
+    assert [line.split("  ")[-1] for line in narrow] == [line.split("  ")[-1] for line in wide]
+    assert len({line.split("  ")[-1] for line in least}) == 4
 
 
 def test_nothing_in_a_file_controls_the_terminal(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

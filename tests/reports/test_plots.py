@@ -179,6 +179,26 @@ def test_each_trial_has_a_line_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
     assert Curve("x", steps, returns, trials=dropped, rung_ends=open_).leader == 1
 
 
+def test_the_leader_is_the_one_that_the_training_would_show() -> None:
+    """A running mean since the last rung, to which each evaluation gives a third: a lucky one makes no leader."""
+    steps, trials = np.arange(8.0), np.array([1.0, 2.0] * 4)
+    returns = np.array([6.0, 0.0, 6.0, 0.0, 6.0, 0.0, 6.0, 9.0])
+    assert Curve("x", steps, returns, trials=trials).leader == 1
+    rungs, scores = (RungEnd(5.0, 0),), {1: 6.0, 2: 5.0}
+    assert Curve("x", steps, returns, trials=trials, rung_ends=rungs, scores=scores).leader == 2
+    assert Curve("x", steps[:6], returns[:6], trials=trials[:6], rung_ends=rungs, scores=scores).leader == 1
+
+
+def test_a_curve_of_a_single_evaluation_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _drawn(monkeypatch)
+    trials = Curve("x", np.array([1.0, 2.0, 3.0]), np.array([5.0, 1.0, 6.0]), trials=np.array([1.0, 2.0, 1.0]))
+    several = [Curve(name, np.array([1.0]), np.array([2.0])) for name in "ab"]
+    for curves, label in (([trials], "another trial"), (several, "a")):
+        plot_curves(curves, tmp_path / "curve.png", "one")
+        (line,) = (line for line in seen[-1].lines if line.get_label() == label)
+        assert line.get_marker() == "o"
+
+
 def test_trials_that_a_solved_training_never_needed_are_not_shown(tmp_path: Path) -> None:
     run = tmp_path / "CartPole-v1" / "1"
     flags = [flag for flag in SMALL if flag not in ("--target-return", "none")]

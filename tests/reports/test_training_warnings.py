@@ -108,6 +108,17 @@ def test_one_better_candidate_starts_the_count_again() -> None:
     assert len(warnings_of([UNBEATEN] * 49 + [BEATEN] + [UNBEATEN] * 50)) == 1
 
 
+def test_observations_of_a_penalised_candidate_are_no_others_fault() -> None:
+    odd, model = StatisticsWarnings(), model_with()
+    with caught_warnings() as messages:
+        for number, (skipped, penalised) in enumerate([(0, ""), (1, "ValueError: x"), (1, ""), (3, "")], 1):
+            model.normalizer.skipped = skipped
+            batch = replace(BEATEN.batch, penalised=penalised)
+            odd.check(model, record_of(number, batch, None), batch, None)
+    (message,) = messages
+    assert message.startswith("2 candidates of generation 4 saw observations")
+
+
 NOT_BELOW: dict[str, Played] = {
     "a tie": generation([[0.0, 2.0], [1.0, -1.0]], [2.0]),
     "all the same": generation([[2.0, 2.0], [2.0, 2.0]], [2.0]),

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from envs_for_tests import Toy
 from faults import caught_warnings
+from processes import environment, fastes_command
+from terminals import shown
 
 from fastes import FastES
 from fastes.checkpoints.reader import read_checkpoint
@@ -154,6 +156,24 @@ def test_the_stages_of_a_run(run: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert f"env seed 7: {line}\n" in said
     assert written[0].shape == (400, 3 * 600 + 2 * 4, 3)
     assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == 12
+
+
+def test_a_bar_on_a_terminal_is_full_at_the_end(run: Path, tmp_path: Path) -> None:
+    flags = ["--video", str(tmp_path / "v.mp4"), "--stages", "--first-seed", "7"]
+    lines = shown([*fastes_command(), "play", str(run), *flags], 60, tmp_path, environment(), lambda _: None)
+    (bar,) = (line for line in lines if "frame/s" in line)
+    frames = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "v.mp4"))[0]
+    assert bar.startswith("100%")
+    assert f"{frames}/{frames}" in bar
+    assert all(len(line) <= 60 for line in lines)
+    assert lines[-1].endswith("s"), "the last line is of the video"
+
+
+def test_the_most_frames_that_a_video_can_have(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A frame of each episode's end comes after those of its steps."""
+    flags = ["--video", str(tmp_path / "v.mp4"), "--stages", "--episodes", "2", "--max-seconds", "inf"]
+    assert main(["play", str(run), *flags]) == 0
+    assert "drawing 1002 frames at most" in capsys.readouterr().out, "two episodes of 500 steps"
 
 
 @pytest.mark.parametrize("which", ["best", "last", "copied.zip"])

@@ -21,6 +21,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.reports.console_log import ConsoleLog
 from fastes.runs.run_folder import RunFolder
 from fastes.sb3.logger import configure
+from fastes.system import console
 from fastes.system.console import Lasting, output_lasts
 
 FULL = Path("/dev/full")
@@ -272,3 +273,22 @@ def test_another_stream_that_is_put_in_its_place_stays(monkeypatch: pytest.Monke
     with output_lasts():
         sys.stdout = other
     assert sys.stdout is other
+
+
+def test_a_traceback_on_a_narrow_terminal_keeps_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "columns_of", lambda _: 30)
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    trace = f'Traceback (most recent call last):\n  File "x.py", line 1\n    {"word " * 12}\n    ^^^^'
+    said = console.fitted(f"{'word ' * 12}\n{trace}", terminal)
+    assert said.endswith(f"\n{trace}")
+    assert max(map(len, said.removesuffix(trace).split("\n"))) <= 30
+
+
+def test_a_text_beside_a_title_goes_on_below(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    console.say_beside("  name  ", "one-two three four\nfive")
+    assert capsys.readouterr().out == "  name  one-two three four\nfive\n", "a file or a pipe gets it as it is"
+    monkeypatch.setattr(console, "columns_of", lambda _: 30)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    console.say_beside("  name  ", "one-two three four five six\nseven")
+    assert capsys.readouterr().out == "  name  one-two three four\n        five six\n        seven\n"

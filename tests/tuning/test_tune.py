@@ -29,6 +29,7 @@ from fastes.settings.settings import Settings
 from fastes.training import trainer
 from fastes.training.final_selection import select
 from fastes.tuning.candidates import Candidate, train_candidates
+from fastes.tuning.results import write_plots
 from fastes.tuning.tune import REPORT_EPISODES
 
 optuna = pytest.importorskip("optuna")
@@ -94,6 +95,23 @@ def test_the_preset_has_the_settings_that_were_chosen_and_trains(tmp_path: Path,
     assert main(command) == 0
     for file in ("own-history.png", "own-importance.png"):
         assert (tmp_path / file).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("scores", [[500.0, 300.0, 500.0, 500.0, 499.0], [500.0, -9000.0, 490.0, 480.0]])
+def test_the_history_says_what_lies_below_it(scores: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure, seen = pytest.importorskip("matplotlib.figure").Figure, list[Any]()
+    save = figure.savefig
+    monkeypatch.setattr(figure, "savefig", lambda own, *given, **named: (seen.append(own.axes[0]), save(own, *given, **named)))
+    study = optuna.create_study(direction="maximize")
+    x = {"x": optuna.distributions.FloatDistribution(0.0, 1.0)}
+    for score in scores:
+        study.add_trial(optuna.trial.create_trial(params={"x": 0.5}, distributions=x, value=score))
+    write_plots(tmp_path / "history.png", tmp_path / "importance.png", study)
+    low, high = seen[0].get_ylim()
+    below = sum(not low <= score <= high for score in scores)
+    said = [text.get_text() for text in seen[0].texts]
+    assert said == ([f"{below} of {len(scores)} scores lie below"] if below else [])
+    assert below == (min(scores) < 0.0)
 
 
 def test_reported_seeds_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -316,12 +316,38 @@ def test_a_race_is_told_before_its_first_rung(page: Page, root: Path) -> None:
     page.open()
     page.until("document.querySelectorAll('#race tr').length === 3", "the race is shown")
     assert page.js("[...document.querySelectorAll('#race td')].map((cell) => cell.textContent)") == [
-        "1. wide: 3.00",
-        "2. linear: 1.50",
-    ]
+        "1. wide: 2.67",
+        "2. linear: 1.33",
+    ], "running means, to which each evaluation gives a third"
     write_progress(run, [progress_line(n, trial=trial, eval_return=float(9 - trial)) for n in range(3) for trial in (1, 2)])
     page.until("document.querySelector('#race td').textContent === '1. linear: 8.00'", "the other one is ahead")
     lock.release()
+
+
+def test_a_trial_with_a_single_evaluation_is_seen(page: Page, root: Path) -> None:
+    run = write_run(root / "Own-v0" / "1")
+    write_progress(run, [progress_line(n, trial=trial) for n, trial in ((1, 1), (2, 1), (3, 1), (4, 1), (1, 2), (2, 2))])
+    page.open()
+    page.until("charts.returns.plot", "its curve is shown")
+    assert page.line("returns", "trial 2")[1] == [4.0]
+    (shown,) = page.js(
+        "charts.returns.plot.series.filter((line) => line.label === 'trial 2').map((line) => line.points.show())"
+    )
+    assert shown
+
+
+def test_the_evaluation_that_came_with_the_end_is_shown(page: Page, root: Path) -> None:
+    last = {"trial": 1, "at_timesteps": 2000, "mean": 77.0}
+    write_run(root / "CartPole-v1" / "1", noted={"last_evaluation": last})
+    page.open()
+    page.until("charts.returns.plot", "its curve is shown")
+    for _ in range(2):
+        at, returns = page.line("returns", "one evaluation")
+        assert (at[-1], returns[-1]) == (2000, 77.0)
+        assert len(returns) == 11
+        page.js("update()")
+        page.until("!isAsking", "it has asked again")
+    assert "newest evaluation\n77" in page.browser.find_element(By.ID, "facts").text
 
 
 @pytest.mark.parametrize("count", [1, 50, 1000])
@@ -810,9 +836,10 @@ def test_a_video_that_cannot_be_asked_for_says_why(page: Page, root: Path, monke
     page.is_damaged = True
     page.browser.find_element(By.ID, "draw").click()
     words = "document.getElementById('video-words').textContent"
-    page.until(f"{words}.startsWith('it could not be drawn') && {words}.endsWith('OSError: no space left')", "it says why")
+    says_why = f"{words}.startsWith('it could not be drawn') && {words}.endsWith('no video can be drawn: no space left')"
+    page.until(says_why, "it says why")
     page.browser.execute_async_script("const [done] = arguments; update().then(update).then(done)")
-    assert page.js(f"{words}.endsWith('OSError: no space left') && !document.getElementById('draw').disabled")
+    assert page.js(f"{says_why} && !document.getElementById('draw').disabled")
 
 
 def test_a_video_of_the_best_policy(page: Page, root: Path) -> None:

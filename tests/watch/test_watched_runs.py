@@ -153,6 +153,24 @@ def test_a_population_is_sent_without_what_else_is_in_its_file(tmp_path: Path) -
     assert shown["population"] == {"generation": 3, "low": 0, "high": 1, "counts": [4, 5]}
 
 
+def test_the_last_evaluation_is_told_with_its_place(tmp_path: Path) -> None:
+    last = {"trial": 1, "at_timesteps": 1900, "mean": 77.0}
+    write_run(tmp_path / "1", noted={"last_evaluation": last})
+    write_run(tmp_path / "2", noted={"last_evaluation": {**last, "trial": 3}})
+    runs = WatchedRuns([tmp_path])
+    shown = [runs.run_since(str(tmp_path / str(number)), {}) for number in (1, 2)]
+    assert shown[0]["last"] == {"trial": 1, "row": [1900.0, 38.0, 0.5, 77.0]}
+    assert shown[1]["last"] is None, "it is of no trial that the page has"
+
+
+def test_a_solved_training_has_no_generation_whose_update_was_dropped(tmp_path: Path) -> None:
+    lines = [progress_line(1), progress_line(2), progress_line(3, gradient_norm=0.0)]
+    for number, solved in enumerate((True, False)):
+        write_progress(write_run(tmp_path / str(number), noted={"solved": solved}), lines)
+    runs = WatchedRuns([tmp_path])
+    assert [runs.run_since(str(tmp_path / str(number)), {})["generations"] for number in range(2)] == [2, 3]
+
+
 def test_runs_of_other_environments_are_no_seeds_of_each_other(tmp_path: Path) -> None:
     for number, gravity in enumerate((1.0, 1.0, 20.0)):
         write_run(

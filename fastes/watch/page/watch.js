@@ -3,6 +3,7 @@
 
 const POLL = 1000, SLOW_POLL = 5000, PATIENCE = 10_000; // milliseconds
 const MOST_SHOWN = 12, MOST_NAMED = 4, LEAST_SMOOTHED = 10; // runs; runs that each chart names; evaluations
+const NOW = "now, running mean of the evaluations"; // a column of the table of a race
 const EVALUATION = 3, MEAN = 3, SPEED = 4, UTILISATION = 5; // columns of rows that the server sends, after steps, seconds, CPU seconds
 
 const byId = (id) => document.getElementById(id);
@@ -130,6 +131,8 @@ async function updateRun(name) {
       known[part].length = Math.min(known[part].length, parts[part].first);
       known[part].push(...parts[part].rows);
     }
+    const { last } = news; // told when training ended: the next answer cuts it off again, as the server's rows end before it
+    if (last && last.trial === Number(trial) && !(known.evaluations.at(-1)?.[0] >= last.row[0])) known.evaluations.push(last.row);
   }
   const { trials: _, ...rest } = news;
   const state = JSON.stringify({ ...rest, silent: 0 }), isNew = state !== run.state;
@@ -290,11 +293,11 @@ function showZoom() {
   for (const button of document.querySelectorAll("[data-zoom]")) button.disabled = !zoom.part && button.dataset.zoom !== "in";
 }
 
-// The trial that is left, or the one with the best newest evaluations if several are.
+// The trial that is left; of several the one that the training itself would show (Selection.showing_best).
 function leaderOf(run) {
-  const last = run.rungs.at(-1), left = leftOf(run), newest = (trial) => newestOf(run, trial) ?? -Infinity;
+  const last = run.rungs.at(-1), left = leftOf(run), level = (trial) => levelOf(run, trial) ?? -Infinity;
   if (last && last.kept === 1) return String(last.trials[0]);
-  return left.reduce((best, trial) => (newest(trial) > newest(best) ? trial : best), left[0] ?? Object.keys(run.trials)[0]);
+  return left.reduce((best, trial) => (level(trial) > level(best) ? trial : best), left[0] ?? Object.keys(run.trials)[0]);
 }
 
 // The trials that have not been dropped.
@@ -303,7 +306,12 @@ function leftOf(run) {
   return last ? trials.filter((trial) => last.trials.slice(0, last.kept).includes(Number(trial))) : trials;
 }
 
-const newestOf = (run, trial) => median(run.trials[trial].evaluations.slice(-5).map((row) => row[EVALUATION]));
+// The running mean of a trial's evaluations since the last rung, to which each gives a third; it begins with the score there.
+function levelOf(run, trial) {
+  const last = run.rungs.at(-1), since = last?.at ?? -Infinity, score = last?.scores[last.trials.indexOf(Number(trial))] ?? null;
+  const values = run.trials[trial].evaluations.filter((row) => row[0] > since && row[EVALUATION] !== null).map((row) => row[EVALUATION]);
+  return values.reduce((mean, value) => (mean === null ? value : mean + (value - mean) / 3), score);
+}
 
 const curveOf = (run, trial) => run.trials[trial] ?? { evaluations: [], generations: [] };
 const leading = (run) => curveOf(run, leaderOf(run));
@@ -331,6 +339,8 @@ function columns(rows, x, ...names) {
 
 // The rows that have a place on the axis. Those of an earlier version have no CPU time.
 const placed = (rows, x) => rows.filter((row) => row[x] !== null && (!zoom.isLog || row[x] > 0));
+
+const isAlone = (rows) => rows.length === 1; // a line with a single point would not be seen
 
 function showRunFacts(run, own) {
   const result = run.result;
@@ -371,7 +381,10 @@ function returnsOfOne(run, x) {
   const name = (trial) => run.recipes[trial] || `trial ${trial}`;
   let number = 1;
   for (const [trial, curve] of Object.entries(run.trials))
-    if (curve !== leader) add(smoothed(curve.evaluations), EVALUATION, { label: name(trial), ...styleOf(number++), width: 1.2 });
+    if (curve !== leader) {
+      const rows = smoothed(curve.evaluations);
+      add(rows, EVALUATION, { label: name(trial), ...styleOf(number++), width: 1.2, points: isAlone(rows) });
+    }
   add(leader.generations, MEAN, { label: "population, mean", colour: ofPage("--soft"), width: 1, dash: [3, 3] });
   add(leader.evaluations, EVALUATION, { label: "one evaluation", colour: colour(0), points: true });
   const label = many ? `${name(first)}, running median` : "running median of the evaluations";
@@ -420,9 +433,9 @@ function showRace(run) {
   }));
   const left = leftOf(run);
   if (run.status === "running" && left.length > 1) {
-    const entries = left.map((trial) => ({ name: name(trial), score: newestOf(run, trial), goesOn: false }));
+    const entries = left.map((trial) => ({ name: name(trial), score: levelOf(run, trial), goesOn: false }));
     entries.sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
-    stages.push({ title: "now", entries });
+    stages.push({ title: NOW, entries });
   }
   byId("race-box").hidden = !stages.length;
   if (!stages.length) return;
@@ -432,7 +445,7 @@ function showRace(run) {
   const rows = Array.from({ length: most }, (_, at) => stages.map(({ title, entries }) => {
     if (at >= entries.length) return element("td");
     const { name: told, score: value, goesOn } = entries[at], text = `${at + 1}. ${told}: ${score(value)}`;
-    return element("td", goesOn ? `${text}, goes on` : text, goesOn ? "on" : title === "now" ? "" : "out");
+    return element("td", goesOn ? `${text}, goes on` : text, goesOn ? "on" : title === NOW ? "" : "out");
   }));
   fill(byId("race"), [head, ...rows]);
 }
@@ -484,7 +497,7 @@ function showSeveral(shown) {
     const style = styleOf(number), own = style.colour;
     if (curves.length < 2) {
       tables.push(columns(curves[0]?.rows ?? [], x, EVALUATION));
-      lines.push({ label: group.label, ...style });
+      lines.push({ label: group.label, ...style, points: isAlone(curves[0]?.rows ?? []) });
       return;
     }
     const [at, least, middle, most] = spread(curves, x, EVALUATION);
