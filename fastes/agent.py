@@ -7,7 +7,6 @@ import math
 import os
 import secrets
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
@@ -21,10 +20,9 @@ from fastes.checkpoints.writer import write_anywhere
 from fastes.envs.closing import close_env
 from fastes.envs.given.rebuild import check_for_workers
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
-from fastes.errors import FastESError, check_flag, check_int, check_seed, level_outside
+from fastes.errors import FastESError, check_flag, check_int, check_seed, warn_user
 from fastes.es.perturbations import check_episodes
 from fastes.es.strategy import EvolutionStrategy
-from fastes.models.acting import act, replay_job
 from fastes.models.arguments import (
     changed_settings,
     check_verbose,
@@ -45,6 +43,7 @@ from fastes.models.checkpointing import (
 )
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.reference_batch import draw_reference
+from fastes.models.replay import replay_job
 from fastes.policies.choose_policy import check_no_class
 from fastes.policies.custom_policy import AnySpec, CustomPolicy
 from fastes.policies.layers import State
@@ -218,11 +217,10 @@ class Agent:
         with contextlib.closing(learning), self.alone("learn()"):
             trained = self.evaluator.run(learning)
         if not trained:
-            warnings.warn(
+            warn_user(
                 f"the parameters from before this training reach target_return = {self.target_return:g} already, and are kept. "
                 "target_return='none' (--target-return none) goes on",
                 UserWarning,
-                stacklevel=level_outside(),
             )
         return self
 
@@ -262,11 +260,10 @@ class Agent:
                         ends.callback(each.on_end, self)
         is_spent = self.num_timesteps >= self.selection.budget
         if budget and is_spent and not self.solved and self.generation == begun_at.get(self.selection.present.number, 0):
-            warnings.warn(
+            warn_user(
                 f"nothing was trained: {self.num_timesteps:,} timesteps went into the first candidates, and total_timesteps "
                 f"is {budget:,}. Give {10 * self.num_timesteps:,} or more",
                 UserWarning,
-                stacklevel=level_outside(),
             )
         of = self.last_evaluation_of  # a solved training goes back to the parameters of this evaluation
         return not self.solved or of is None or of.generation > begun_at.get(self.selection.present.number, 0)
@@ -447,9 +444,13 @@ class Agent:
             The action, an array of shape () for Discrete, or the actions (n, ...), and the next state.
         """
         trial = self.selection.present  # read once: a thread that trains may replace it
-        space = self.observation_space if trial.training.spec.flattened else None
-        predictor = self._predictor_of(trial)
-        return act(trial.training, self.source, predictor, space, observation, state, episode_start, deterministic)
+        training, vector_env = trial.training, self.source.vector_env
+        space = self.observation_space if training.spec.flattened else None
+        predictor, settings = self._predictor_of(trial), training.settings
+        noise = (0.0, False) if deterministic else (settings.action_noise, settings.sample_actions)
+        with predictor.lock:
+            predictor.bounded = vector_env is None or not vector_env.normalizes
+            return predictor.act(training.strategy.theta, training.normalizer, observation, noise, space, state, episode_start)
 
     def _predictor_of(self, trial: Trial) -> Predictor:
         """The predictor of a trial, whose policy may be another than that of the others."""
@@ -550,11 +551,10 @@ class Agent:
             other_env: Whether an environment was given.
         """
         if left_out := self.training.env_calls.left_out():
-            warnings.warn(
+            warn_user(
                 f"the checkpoint does not hold {', '.join(left_out)}, which environments were given: call it again on "
                 "model.get_env() before learn or evaluate",
                 UserWarning,
-                stacklevel=level_outside(),
             )
         self.given_settings = changes
         if seed is not None and seed != self.seed:

@@ -10,7 +10,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
@@ -153,28 +153,32 @@ def writable(text: str) -> str:
 
 
 _INSTALLED = ("fastes", "gymnasium", "numpy")  # also from a checkout
-_INSIDE = ("fastes", "dataclasses")  # settings are checked when a dataclass is made
+_INSIDE = ("fastes", "dataclasses", "contextlib")  # settings are checked when a dataclass is made
 
 
-def level_outside() -> int:
-    """Return the stacklevel with which a warning of the calling function points at the line that called FastES."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
-        frame, level = frame.f_back, level + 1
-    return level
+def _is_inside(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE
 
 
 def warn_user(text: str, category: type[Warning] = RuntimeWarning) -> None:
     """Warn, at the line outside of FastES that led to the warning."""
-    warnings.warn(text, category, stacklevel=level_outside())
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and _is_inside(frame):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
 
 
 def frame_outside() -> FrameType | None:
     """Return the frame of the code that called FastES; None if there is none."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
+    while frame is not None and _is_inside(frame):
         frame = frame.f_back
     return frame
+
+
+def listed(names: Sequence[str], word: str = "and") -> str:
+    """Return 'a, b and c'; '' without names."""
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def shown(value: object, most: int = 200) -> str:

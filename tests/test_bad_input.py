@@ -173,6 +173,18 @@ def test_a_factory_that_workers_cannot_be_given(name: str, no_process: None) -> 
         assert word in str(caught.value)
 
 
+def test_a_factory_with_a_variable_that_has_no_value_yet(no_process: None) -> None:
+    lock = threading.Lock()
+
+    def make() -> Toy:
+        return Toy(length=20 if lock else later)
+
+    with FastES(make, preset="unbiased", n_workers=2, target_return="none") as model, pytest.raises(TypeError) as caught:
+        model.learn(100)
+    assert "'make' cannot be sent to workers" in str(caught.value)
+    later = 10
+
+
 def test_arguments_that_workers_cannot_be_given(no_process: None) -> None:
     with (
         FastES(

@@ -7,7 +7,7 @@ import traceback
 from typing import Any
 
 from fastes.cli.saved_model import add_env, add_model, load_model
-from fastes.models.acting import check_job
+from fastes.models.replay import check_job
 
 
 def add_replay(commands: Any) -> None:

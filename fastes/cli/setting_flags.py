@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from fastes.errors import listed
 from fastes.policies.policy_keywords import KEYS, POLICIES, Key
 from fastes.setting_fields import default_of, described
 from fastes.settings.preset_loader import load_preset
@@ -77,17 +78,13 @@ def _add_policy_keys(group: Any) -> None:
 def _whose_and_defaults(key: Key) -> str:
     """Return the policies that have a key, and its defaults in brackets, for the end of its help."""
     (first, of_first), *others = key.policies_by_default()
-    whose = "" if others or len(of_first) == len(POLICIES) else f", of {_listed(of_first)}"
-    more = "".join(f"; {_words(default)} of {_listed(policies)}" for default, policies in others)
+    whose = "" if others or len(of_first) == len(POLICIES) else f", of {listed(of_first)}"
+    more = "".join(f"; {_words(default)} of {listed(policies)}" for default, policies in others)
     return f"{whose} (default: {_words(first)}{more})" if first != {} else whose
 
 
 def _words(default: Any) -> str:
     return " ".join(map(str, default)) or "none" if isinstance(default, list) else str(default)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
 
 
 def _made_by(of_int: Callable[[int], Any]) -> Callable[[str], Any]:

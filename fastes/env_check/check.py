@@ -34,9 +34,9 @@ from fastes.reports.task_in_words import (
 )
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.native_episodes import Compared, difference_in_loop, difference_in_words
-from fastes.rollout.random_state import global_random_kept
 from fastes.setting_fields import checked_number
 from fastes.system.limits import available_cpus
+from fastes.system.random_state import global_random_kept
 from fastes.training.evaluation import Evaluation
 
 ERROR, WARNING = "error", "warning"

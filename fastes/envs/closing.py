@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from gymnasium.wrappers import RecordVideo
 
 from fastes.envs.layers import layers
-from fastes.errors import summary_of
+from fastes.errors import summary_of, warn_user
 from fastes.system.forks import CopiesEndHere
 
 LATE_SECONDS = 20.0  # workers are killed earlier, with a warning of their parent
@@ -30,11 +29,7 @@ def close_env(env: Any, name: str | None = None) -> None:
         with _lateness_said(name), CopiesEndHere(f"env.close of {name}"):
             env.close()
     except (Exception, SystemExit) as error:
-        warnings.warn(
-            f"env.close of {name} raised {summary_of(error)}; nothing else is lost, but what it has started may go on",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        warn_user(f"env.close of {name} raised {summary_of(error)}; nothing else is lost, but what it has started may go on")
 
 
 @contextlib.contextmanager

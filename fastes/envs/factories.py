@@ -57,18 +57,21 @@ class Copies:
         return copy
 
 
-def parts_held_by(factory: Any) -> Iterator[Any]:
-    """Yield the objects that a function refers to or is bound to."""
+def parts_held_by(factory: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of the objects that a function refers to or is bound to."""
     if isinstance(factory, functools.partial):
-        yield from (*factory.args, *factory.keywords.values())
+        yield "function", factory.func
+        yield from ((f"argument {index}", part) for index, part in enumerate(factory.args))
+        yield from ((f"argument {name!r}", part) for name, part in factory.keywords.items())
         yield from parts_held_by(factory.func)
     elif inspect.ismethod(factory):
-        yield factory.__self__
+        yield "object", factory.__self__
     elif inspect.isfunction(factory):
         with contextlib.suppress(ValueError):  # a variable has no value yet
             variables = inspect.getclosurevars(factory)
-            yield from (*variables.globals.values(), *variables.nonlocals.values())
-        yield from (*(factory.__defaults__ or ()), *(factory.__kwdefaults__ or {}).values())
+            yield from ((f"variable {name!r}", part) for name, part in {**variables.globals, **variables.nonlocals}.items())
+        defaults = *(factory.__defaults__ or ()), *(factory.__kwdefaults__ or {}).values()
+        yield from (("default argument", part) for part in defaults)
 
 
 def made_by(factory: Callable[..., Any], render_mode: str | None = None) -> Any:

@@ -6,11 +6,11 @@ import contextlib
 import os
 import re
 import sys
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fastes.envs.import_hook import after_import
+from fastes.errors import warn_user
 from fastes.system.console import lasting
 
 _UNSTABLE = (
@@ -76,7 +76,7 @@ def _tell_of_model(model: str, messages: Sequence[str]) -> None:
     for message in messages:
         if (text := f"MuJoCo says of {model}: {message}") not in told:
             told.add(text)
-            warnings.warn(text, RuntimeWarning, stacklevel=4)
+            warn_user(text)
 
 
 def _is_installed(path: str) -> bool:

@@ -132,7 +132,7 @@ class EnvSource:
         send_by_value(kinds)
         spec = self.spec and portable(self.spec)
         state = {**vars(self), "spec": spec, "classes": state_of_classes(kinds), "given": None}
-        if any(isinstance(part, gymnasium.Env) for part in parts_held_by(self.factory)):
+        if any(isinstance(part, gymnasium.Env) for _, part in parts_held_by(self.factory)):
             _SourcesForEnvs(file := io.BytesIO()).dump(self.factory)
             state["factory"] = file.getvalue()
         if self.spec is not None and in_library(self.spec):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,50 +57,27 @@ ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
 _NUMBERS = {"lin": (1, 2), "exp": (2,)}  # how many each kind of schedule may have
 
 
-@dataclass(frozen=True)
-class _Checked:
+def _called(name: str, function: Schedule, allowed: Allowed, remaining: float) -> float:
     """A user's function, whose values are checked."""
-
-    name: str
-    function: Schedule
-    allowed: Allowed
-
-    def __call__(self, remaining: float) -> float:
-        return checked_value(self.name, self.function(remaining), self.allowed)
+    return checked_value(name, function(remaining), allowed)
 
 
-@dataclass(frozen=True)
-class _Constant:
-    value: float
-
-    def __call__(self, remaining: float) -> float:  # noqa: ARG002
-        return self.value
+def _constant(value: float, _: float) -> float:
+    return value
 
 
-@dataclass(frozen=True)
-class _Linear:
-    first: float
-    last: float
-
-    def __call__(self, remaining: float) -> float:
-        return self.last + (self.first - self.last) * remaining
+def _linear(first: float, last: float, remaining: float) -> float:
+    return last + (first - last) * remaining
 
 
-@dataclass(frozen=True)
-class _Exponential:
+def _exponential(first: float, last: float, remaining: float) -> float:
     """first^r last^(1 - r), r the progress that remains, within [0, 1]; both ends are positive and exact."""
-
-    first: float
-    last: float
-
-    def __call__(self, remaining: float) -> float:
-        first, last = self.first, self.last
-        if not 0.0 < remaining < 1.0:
-            return first if remaining >= 1.0 else last
-        low, high = min(first, last), max(first, last)
-        rate = float(log(np.array([high]))[0] - log(np.array([low]))[0])
-        from_high = 1.0 - remaining if first >= last else remaining
-        return max(high * exp(-rate * from_high), low)
+    if not 0.0 < remaining < 1.0:
+        return first if remaining >= 1.0 else last
+    low, high = min(first, last), max(first, last)
+    rate = float(log(np.array([high]))[0] - log(np.array([low]))[0])
+    from_high = 1.0 - remaining if first >= last else remaining
+    return max(high * exp(-rate * from_high), low)
 
 
 def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE) -> Schedule:
@@ -116,7 +93,7 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
         TypeError, ValueError: The value is not a schedule, or has other numbers.
     """
     if callable(value):
-        return _Checked(name, value, allowed)
+        return partial(_called, name, value, allowed)
     if isinstance(value, str):
         parts = value.split("_")
         try:
@@ -134,15 +111,15 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
                 raise ValueError(
                     f"{name} = {value!r} has ends whose ratio is more than a float can hold: bring them closer together"
                 )
-            return _Exponential(*numbers)
+            return partial(_exponential, *numbers)
         first = checked_value(name, numbers[0], allowed)
         last = checked_value(name, numbers[1], allowed) if len(numbers) == 2 else 0.0
         if not math.isfinite(first - last):
             raise ValueError(f"{name} = {value!r} goes over more than a float can hold: expected {allowed.forms}")
-        return _Linear(first, last)
+        return partial(_linear, first, last)
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected {allowed.forms}")
-    return _Constant(checked_value(name, value, allowed))
+    return partial(_constant, checked_value(name, value, allowed))
 
 
 def scheduled(allowed: Allowed | Whole) -> dict[str, Any]:

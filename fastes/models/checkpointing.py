@@ -6,7 +6,6 @@ import math
 import os
 import platform
 import reprlib
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import metadata
@@ -24,7 +23,7 @@ from fastes.checkpoints.reader import counters_in, read_checkpoint
 from fastes.envs.closing import close_env
 from fastes.envs.given.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
-from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, level_outside, shorten, shown
+from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten, shown, warn_user
 from fastes.policies.action_head import actions_in_words
 from fastes.policies.choose_policy import check_model_memory, check_noise
 from fastes.policies.custom_policy import AnySpec, CustomPolicy, CustomSpec
@@ -331,11 +330,10 @@ def warn_of_functions(settings: Settings, path: str) -> None:
     functions = {name: value for name in FUNCTIONS if callable(value := getattr(settings, name))}
     if functions:
         again = ", ".join(f"{name}={_name_of(value)}" for name, value in functions.items())
-        warnings.warn(
+        warn_user(
             f"the checkpoint holds no function or class, and {' and '.join(functions)} is one: to train on, pass it again, "
             f"as in FastES.load({path!r}, {again})",
             UserWarning,
-            stacklevel=level_outside(),
         )
 
 
@@ -441,11 +439,9 @@ def selection_from(checkpoint: Checkpoint, kinds: Sequence[Kind], episode_limit:
             raise damaged(f"versions.{package}", version)
     stream = saved_with.get("noise_stream")
     if stream != versions()["noise_stream"]:
-        warnings.warn(
+        warn_user(
             f"the checkpoint was trained with version {stream!r} of the random streams, this FastES draws version "
-            f"{versions()['noise_stream']}: it acts as before, but training goes on with other noise",
-            RuntimeWarning,
-            stacklevel=level_outside(),
+            f"{versions()['noise_stream']}: it acts as before, but training goes on with other noise"
         )
     records = require(checkpoint.data, "trainings", list)
     check_memory_of(kinds)

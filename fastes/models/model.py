@@ -16,7 +16,7 @@ from fastes.policies.layers import State
 from fastes.rollout.batch import StepsPlayed
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import Settings
-from fastes.training.evaluation import Evaluation, PendingEvaluation
+from fastes.training.evaluation import Evaluation
 from fastes.training.evaluator import Evaluator
 from fastes.training.record import Record
 from fastes.training.selection import Selection
@@ -28,7 +28,6 @@ class Model(Protocol):
 
     source: EnvSource
     evaluator: Evaluator
-    verbose: int
     base_preset: str
     given_settings: Mapping[str, Any]
     max_minutes: float
@@ -82,8 +81,6 @@ class Model(Protocol):
     def last_infos(self) -> list[dict[str, Any]]: ...
     @property
     def last_evaluation(self) -> Evaluation | None: ...
-    @property
-    def last_evaluation_of(self) -> PendingEvaluation | None: ...
     def steps_played(self) -> StepsPlayed: ...
     def note_episode_limit(self) -> None: ...
     def snapshot(self) -> Checkpoint: ...

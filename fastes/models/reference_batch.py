@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -15,16 +14,16 @@ from fastes import _core
 from fastes.envs.closing import close_env
 from fastes.envs.source import Env, EnvSource
 from fastes.envs.vector.vector_env import VectorEnv
-from fastes.errors import WorkerError, frames_of, summary_of, trace_of
+from fastes.errors import WorkerError, frames_of, summary_of, trace_of, warn_user
 from fastes.es.perturbations import REFERENCE_BATCH, draw_eval_seeds
 from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import REFERENCE_SIZE
 from fastes.rollout.episode import EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE
 from fastes.rollout.observations import ObservationReader
-from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import interrupts_wait
+from fastes.system.random_state import global_random_kept, one_thread, seed_global_random
 
 Batch = npt.NDArray[Any]
 
@@ -116,7 +115,7 @@ def _warn_once(known: set[str], error: Exception, where: str) -> None:
     if type(error).__name__ not in known:
         known.add(type(error).__name__)
         message = f"{summary_of(error)}: the rest of this episode is left out [{where}]\n{trace_of(error)}"
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        warn_user(message)
 
 
 def _in_words(error: Exception, source: EnvSource, env_seed: int) -> WorkerError:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from fastes.errors import level_outside
+from fastes.errors import warn_user
 from fastes.policies.custom_policy import USE_NOISE, AnySpec, CustomPolicy
 from fastes.policies.images import holds_image
 from fastes.policies.layers import REFERENCE_SIZE
@@ -76,12 +75,11 @@ def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
     better = "CnnLstmPolicy" if policy in RECURRENT_POLICIES else "CnnPolicy"
     better = _SEVERAL[better] if several else better
     use = "policy_kwargs={'normalize_images': False}, which takes boxes of any values for images" if sees else repr(better)
-    warnings.warn(
+    warn_user(
         f"{policy} gets {size:,} inputs from observations {shape or space} without convolutions, and "
         f"learns little from raw images. Use {use}, with images that are small and grey (gymnasium.wrappers."
         "AtariPreprocessing, ResizeObservation, GrayscaleObservation), or give features instead (for Atari: obs_type='ram')",
         UserWarning,
-        stacklevel=level_outside(),
     )
 
 

@@ -7,13 +7,11 @@ the start of each episode.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import math
 import pickle
-import random
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,10 +21,11 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from fastes import _core
-from fastes.errors import blame_policy, level_outside
+from fastes.errors import blame_policy, warn_user
 from fastes.policies.action_head import ActionHead
 from fastes.policies.obs_columns import ALL, ObsColumns, columns_in
 from fastes.policies.policy_spec import PolicySpec, obs_shape_of, parts_of, split_theta
+from fastes.system.random_state import global_random_kept, global_states, set_global_states
 
 Float32 = npt.NDArray[np.float32]
 USE_NOISE = {"": "", "sample_actions": ", or use sample_actions=True", "action_noise": ", or use action_noise"}
@@ -97,7 +96,6 @@ class CustomSpec:
     untrained: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     layers = ()  # none that the core would run
-    image = None
     needs_reference = False
 
     @property
@@ -215,8 +213,8 @@ def check_memory_of(
         state: Returns the objects, other than parameters, in which the policy may remember.
         also: Further advice.
     """
-    with _same_draws() as begin, contextlib.suppress(Exception):
-        begin()
+    begin = functools.partial(set_global_states, global_states())  # so that each run draws the same
+    with global_random_kept(), contextlib.suppress(Exception):
         actor.reset_memory()
         first, before = _frozen(run(0.0)), None if actor.hooks else _frozen(state())
         with contextlib.suppress(Exception):  # a table may lack an entry for it
@@ -226,7 +224,7 @@ def check_memory_of(
         if (_frozen(run(0.0)), None if actor.hooks else _frozen(state())) == (first, before):
             return
         message = f"{what} remembers earlier observations, {_advice(actor.hooks)}{also}"
-        warnings.warn(message, UserWarning, stacklevel=level_outside())
+        warn_user(message, UserWarning)
 
 
 def _advice(hooks: Sequence[Callable[[], Any]]) -> str:
@@ -239,25 +237,6 @@ def _advice(hooks: Sequence[Callable[[], Any]]) -> str:
         f"and nothing clears that where an episode begins, {harm}: give it a method reset() or begin_episode() without "
         "arguments, which is called at the start of each episode"
     )
-
-
-@contextlib.contextmanager
-def _same_draws() -> Iterator[Callable[[], None]]:
-    """Yield a function that sets the global random state to the same place each time; at the end it is as it was."""
-    torch = sys.modules.get("torch")
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    drawn = torch.get_rng_state() if torch else None
-
-    def begin() -> None:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
-        if torch:
-            torch.set_rng_state(drawn)
-
-    try:
-        yield begin
-    finally:
-        begin()
 
 
 def _frozen(value: Any, depth: int = 8) -> Any:

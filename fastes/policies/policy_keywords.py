@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from fastes.errors import level_outside, shown, suggest
+from fastes.errors import listed, shown, suggest, warn_user
 from fastes.policies.action_head import BOX_MAPPINGS, ActionHead, check_mapping, check_num_bins, make_action_head
 from fastes.policies.layers import ACTIVATIONS, CELLS, MOST_VALUES
 from fastes.setting_fields import Described, checked_fields, default_of, described, setting, with_default
@@ -335,7 +334,7 @@ _ANSWERS = {  # keys of the policies of SB3 and sb3-contrib, and keys of another
     **dict.fromkeys(CELL_KEYS, f"it is of policies that remember: use one of {RECURRENT_POLICIES}"),
     "shared_lstm": _NO_CRITIC,
     "enable_critic_lstm": _NO_CRITIC,
-    "lstm_kwargs": f"leave it out: {', '.join(CELL_KEYS[:-1])} and {CELL_KEYS[-1]} are all that a cell can be told",
+    "lstm_kwargs": f"leave it out: {listed(CELL_KEYS)} are all that a cell can be told",
     "recurrent_layer_type": "it is cell='lstm' or cell='gru' here",
 }
 _ANSWERS_OF_IMAGES = {
@@ -389,11 +388,10 @@ def plain_policy_kwargs(value: object) -> dict[str, Any]:
         raise TypeError(f"policy_kwargs = {shown(value)}: expected a dict such as {{'net_arch': [64, 64]}}")
     plain = {key: _plain(item) for key, item in value.items()}
     if isinstance(layers := plain.get("net_arch"), list) and len(layers) == 1 and isinstance(layers[0], dict):
-        warnings.warn(
+        warn_user(
             f"net_arch = {layers!r} is a dict in a list, which SB3 has deprecated since it shares no layers: pass the dict "
             f"itself, net_arch = {layers[0]!r}",
             UserWarning,
-            stacklevel=level_outside(),
         )
         plain["net_arch"] = layers[0]
     return plain

@@ -13,10 +13,10 @@ from fastes.pools.pool import LocalPool
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import EpisodeDescription, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.job_runner import JobRunner
-from fastes.rollout.random_state import global_random_kept, one_thread
 from fastes.rollout.shared_block import EPISODE, RequestSlot
 from fastes.system.forks import keep_unused
 from fastes.system.interrupts import handlers_kept
+from fastes.system.random_state import global_random_kept, one_thread
 
 
 class SerialPool(BlockPool, LocalPool):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
 
+from fastes.envs.factories import parts_held_by
 from fastes.envs.source import EnvSource
 
 _DEPTH = 4
@@ -53,21 +52,8 @@ def _culprit(value: Any) -> str:
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield the names and values of the parts that pickle stores with a value."""
-    if inspect.isfunction(value):
-        variables = inspect.getclosurevars(value)
-        for name, part in {**variables.globals, **variables.nonlocals}.items():
-            yield f"variable {name!r}", part
-        for part in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
-            yield "default argument", part
-    elif inspect.ismethod(value):
-        yield "object", value.__self__
-    elif isinstance(value, functools.partial):
-        yield "function", value.func
-        for index, part in enumerate(value.args):
-            yield f"argument {index}", part
-        for name, part in value.keywords.items():
-            yield f"argument {name!r}", part
-    elif isinstance(value, dict):
+    yield from parts_held_by(value)
+    if isinstance(value, dict):
         for name, part in value.items():
             yield f"item {name!r}", part
     elif isinstance(value, (list, tuple, set)):

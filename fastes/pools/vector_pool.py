@@ -23,10 +23,10 @@ from fastes.rollout.job import PoolSpec, Request, RequestScalars, TrainingNeeds
 from fastes.rollout.job_runner import begin_request, make_actor, parameter_loader
 from fastes.rollout.last_infos import has_mask, write_info
 from fastes.rollout.observations import ObservationReader
-from fastes.rollout.random_state import global_random_kept, one_thread, seed_global_random
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, SlotLayout
 from fastes.system.forks import CopiesEndHere, end_copy
 from fastes.system.interrupts import handlers_kept, interrupts_wait
+from fastes.system.random_state import global_random_kept, one_thread, seed_global_random
 
 _IDLE = -1
 _ORIGINS = {"environment": "vector environment", "policy": "policy, on"}

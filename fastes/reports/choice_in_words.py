@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fastes.errors import listed
 from fastes.models.model import Model
 from fastes.settings.preset_loader import all_presets, other_version
 from fastes.training.selection import Trial
@@ -26,7 +27,7 @@ def choice_in_words(model: Model) -> str:
     """Return where a training's settings come from, and its policy."""
     recipes = _recipes_of(model.selection.trials)
     if len(recipes) > 1:
-        return f"{no_preset(model)}, so up to {len(recipes)} recipes race: {_listed(recipes)}"
+        return f"{no_preset(model)}, so up to {len(recipes)} recipes race: {listed(recipes)}"
     if recipes:
         why = f"recipe {recipes[0]!r}"
     elif has_own_preset(model):
@@ -50,17 +51,13 @@ def race_in_words(model: Model, timesteps: int, length: float) -> str:
     recipes, everyone = _recipes_of(selection.trials[:racing]), _recipes_of(selection.trials)
     least = f"a budget of about {float(f'{needed[-1]:.2g}'):,.0f} steps"
     if racing == len(selection.trials):
-        return f"{no_preset(model)}, so {len(recipes)} recipes race: {_listed(recipes)}; they need {least}"
-    goes = f"{len(recipes)} of {len(everyone)} recipes: {_listed(recipes)}{' race' if len(recipes) > 1 else ' trains alone'}"
+        return f"{no_preset(model)}, so {len(recipes)} recipes race: {listed(recipes)}; they need {least}"
+    goes = f"{len(recipes)} of {len(everyone)} recipes: {listed(recipes)}{' race' if len(recipes) > 1 else ' trains alone'}"
     return f"{no_preset(model)}, and {timesteps:,} steps are enough for {goes}; all of them need {least}"
 
 
 def _recipes_of(trials: Sequence[Trial]) -> list[str]:
     return list(dict.fromkeys(trial.recipe for trial in trials if trial.recipe))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def steps_in_words(model: Model) -> str:

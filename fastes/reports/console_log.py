@@ -10,6 +10,7 @@ from typing import NamedTuple, TextIO
 
 import numpy as np
 
+from fastes.errors import listed
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.reports.choice_in_words import choice_in_words, exploring, no_preset, steps_in_words
@@ -211,7 +212,7 @@ def race_line(model: Model) -> str:
     names = [f"{trial.recipe} as trial {trial.number + 1}" for trial in selection.trials]
     return (
         f"{model.source.name} has {no_preset(model)}: up to {len(names)} recipes race{_policy_of_all(model)}; they train on "
-        f"{selection.fraction:.0%} of the budget, and scoring takes more of it ({', '.join(names[:-1])} and {names[-1]})"
+        f"{selection.fraction:.0%} of the budget, and scoring takes more of it ({listed(names)})"
     )
 
 
@@ -232,7 +233,7 @@ def rung_lines(rung: Rung) -> Iterator[str]:
         returns = f"; its episodes return {rung.scores[0][1]:.4g} +- {rung.spread:.4g}" if rung.recipes else ""
         yield f"{where}: {'' if rung.recipes else 'trial '}{on[0]} has won and goes on alone{returns}"
     else:
-        yield f"{where}: {what}s {', '.join(on[:-1])} and {on[-1]} go on"
+        yield f"{where}: {what}s {listed(on)} go on"
 
 
 class _Column(NamedTuple):

@@ -6,12 +6,12 @@ import csv
 import io
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from fastes.errors import warn_user
 from fastes.reports.progress_rows import Clock
 from fastes.system.atomic_files import append_whole, keep_aside, write_text
 from fastes.system.interrupts import interrupts_wait
@@ -95,11 +95,9 @@ class CsvLog:
         if not whole or self._has_more_columns():
             only_head = self.path.read_bytes() == self._head()
             aside = "" if only_head else f", the file as it was is {keep_aside(self.path)}"
-            warnings.warn(
+            warn_user(
                 f"{self.path} has {len(kept)} whole rows for {sum(expected.values())} generations of the checkpoint, or "
-                f"columns that are not known: some are lost{aside}",
-                RuntimeWarning,
-                stacklevel=2,
+                f"columns that are not known: some are lost{aside}"
             )
         self._last = dict(generations)
         write_text(self.path, _csv_lines([Record._fields, *kept]))

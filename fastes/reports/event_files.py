@@ -10,7 +10,6 @@ import socket
 import struct
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from types import ModuleType
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fastes.errors import warn_user
 from fastes.system.console import fill_standard_descriptors
 from fastes.system.installation import install_command
 
@@ -28,6 +28,13 @@ _SPECIAL = {
     "Image": ("image", "dataformats"),
     "HParam": ("hparam_dict", "metric_dict"),
 }
+
+
+class HParam(NamedTuple):
+    """Hyper-parameters as SB3's class of this name has them."""
+
+    hparam_dict: Mapping[str, Any]
+    metric_dict: Mapping[str, Any]
 
 
 def special_kind(value: object) -> str:
@@ -202,7 +209,7 @@ class EventFile:
     def _warn_once(self, message: str) -> None:
         if not self._has_warned:
             self._has_warned = True
-            warnings.warn(message, RuntimeWarning, stacklevel=6)
+            warn_user(message)
 
 
 def _announce(folder: str, place: str, original: str) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 
-from fastes.errors import level_outside
+from fastes.errors import warn_user
 from fastes.es.portable_math import mean_and_std
 from fastes.reports.returns_over_budget import ReturnsOverBudget
 from fastes.reports.task_in_words import number_in_words
@@ -259,7 +258,7 @@ class StatisticsWarnings:
         said = self.of_env if kind in _OF_ENV else self._said
         if kind not in said and (kind in _OF_ENV or kind == "returns" or not self._is_racing):
             said.add(kind)
-            warnings.warn(message, RuntimeWarning, stacklevel=level_outside())
+            warn_user(message)
 
 
 def _is_far(target_return: float, level: float, first: float) -> bool:

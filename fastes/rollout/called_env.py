@@ -43,11 +43,6 @@ class CalledEnv:
             self._watched.tell_of_changes(self._build)
 
     def close(self) -> None:
-        env = self.let_go()
+        env, self._env = self._env, None
         if env is not None:
             close_env(env)
-
-    def let_go(self) -> Env | None:
-        """Hand the environment over, and forget it."""
-        env, self._env = self._env, None
-        return env

@@ -12,7 +12,7 @@ from fastes._core import Actor
 from fastes.envs.advice import advice_on_episode
 from fastes.envs.returned import NUMBERS, NUMPY_FALSE, is_over, observation_and_info, reward_of, success_of
 from fastes.rollout.observations import advice_on_step
-from fastes.rollout.random_state import seed_global_random
+from fastes.system.random_state import seed_global_random
 
 STEP_GUARD = 1_000_000  # steps after which any episode is cut, unless a setting asks for more
 _USUAL, _LEAST, _GENERATIONS = 10_000, 1_000, 10

@@ -237,6 +237,20 @@ class Request(NamedTuple):
     strategy: Any = None
     calls: tuple[EnvCall, ...] = ()
 
+    def job_numbers(self) -> npt.NDArray[np.int64]:
+        """Return the numbers of the jobs to run, in the order of claiming."""
+        if self.jobs is not None:
+            return np.array(self.jobs, dtype=np.int64)
+        if self.perturbations is None:
+            return np.arange(len(self.eval_seeds), dtype=np.int64)
+        return np.arange(2 * self.first_pair, len(self.perturbations), dtype=np.int64)
+
+    def shape_of_results(self, jobs: npt.NDArray[np.int64]) -> tuple[int, ...]:
+        """Return the shape of results of these jobs: (-1, 2) if they are whole pairs of candidates, else (-1,)."""
+        if self.perturbations is None:
+            return (-1,)
+        return (-1, 2) if self.jobs is None or len(jobs) == 2 * len(np.unique(jobs // 2)) else (-1,)
+
 
 class RequestScalars(NamedTuple):
     """The numbers of a request that are not arrays.
@@ -332,11 +346,9 @@ def publish(slot: RequestSlot, request: Request) -> npt.NDArray[np.int64]:
     slot.obs_mean[:] = normalizer.mean
     slot.obs_inv_std[:] = 1.0 / normalizer.std
     if perturbations is None:
-        first, past = 0, len(request.eval_seeds)
-        slot.eval_seed[:past] = request.eval_seeds
+        slot.eval_seed[: len(request.eval_seeds)] = request.eval_seeds
     else:
         pairs = perturbations.num_pairs
-        first, past = 2 * request.first_pair, 2 * pairs
         slot.noise_index[:pairs] = perturbations.noise_index
         if perturbations.sigma_each is not None:
             slot.sigma_each[:] = perturbations.sigma_each
@@ -344,13 +356,12 @@ def publish(slot: RequestSlot, request: Request) -> npt.NDArray[np.int64]:
             slot.window_first[:pairs] = perturbations.windows.first
         slot.env_seed[:pairs] = perturbations.env_seed
         slot.action_key[:pairs] = perturbations.action_key
-    return np.arange(first, past, dtype=np.int64) if request.jobs is None else request.jobs
+    return request.job_numbers()
 
 
 def collect(slot: RequestSlot, request: Request, jobs: npt.NDArray[np.int64], rerun: int, penalised: str) -> Batch:
     """Copy a finished request's results out of its slot; (n,) if it had single candidates instead of pairs."""
-    paired = slot.layout.num_pairs and (request.jobs is None or len(jobs) == 2 * len(np.unique(jobs // 2)))
-    shape = (-1, 2) if paired else (-1,)
+    shape = request.shape_of_results(jobs)
     which = slice(int(jobs[0]), int(jobs[-1]) + 1) if request.jobs is None and len(jobs) else jobs  # a slice is found faster
     return Batch(
         returns=slot.returns[which].reshape(shape).copy(),

@@ -16,8 +16,8 @@ from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import State, cells_of, remembered_in, state_of
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.observations import CHANNELS_FIRST, ObservationReader, is_single, observation_rows, warn
-from fastes.rollout.random_state import one_thread
 from fastes.system.forks import tell_of_forks
+from fastes.system.random_state import one_thread
 
 
 class Choice(np.ndarray[Any, np.dtype[Any]]):

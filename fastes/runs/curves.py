@@ -6,7 +6,6 @@ import io
 import math
 import os
 import textwrap
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fastes.checkpoints.locate import is_run_folder
-from fastes.errors import FastESError, suggest
+from fastes.errors import FastESError, suggest, warn_user
 from fastes.reports.progress_rows import Clock, Numbers, evaluated_at, read_progress
-from fastes.runs.run_config import CONFIG, PROGRESS, LastEvaluation, last_evaluation_in, read_config, result_in, sessions_in
+from fastes.runs.run_config import (
+    CONFIG,
+    PROGRESS,
+    LastEvaluation,
+    last_evaluation_in,
+    number_or,
+    read_config,
+    result_in,
+    sessions_in,
+)
 from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.runs.setting_differences import differing, flat_settings, seeds_share, telling, told_settings, value_in_words
 from fastes.settings.config_file import given_in
@@ -161,7 +169,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         f"{noted.get('env', (shown or run).name)}, seed {noted.get('seed', '?')} ({shown or run})",
         at,
         returns,
-        _number(noted.get("target_return"), _number(settings.get("target_return"), math.inf)),
+        number_or(noted.get("target_return"), number_or(settings.get("target_return"), math.inf)),
         trials,
         tuple(RungEnd(rung.at, rung.winner) for rung in rungs),
         recipes_in(sessions, rungs),
@@ -212,7 +220,7 @@ def each_once(runs: list[Path]) -> list[Path]:
     named: dict[Path, Path] = {}
     for run in runs:
         if named.setdefault(run.resolve(), run) is not run:
-            warnings.warn(f"{run} is named more than once: it counts once", stacklevel=2)
+            warn_user(f"{run} is named more than once: it counts once", UserWarning)
     return list(named.values())
 
 
@@ -244,7 +252,7 @@ def read_curves(runs: list[Path], x: str = "steps") -> list[Curve]:
         elif len(runs) == 1:
             raise FastESError(f"{run} has {lacks}")
         else:
-            warnings.warn(f"{run} has {lacks}. It is left out", stacklevel=2)
+            warn_user(f"{run} has {lacks}. It is left out", UserWarning)
     if not curves:
         lacks = f"evaluations in {PROGRESS} yet" if x != "cpu" else f"evaluations and cpu_seconds in {PROGRESS}"
         raise FastESError(f"none of {in_words([str(run) for run in runs])} has {lacks}")
@@ -258,10 +266,6 @@ def title_of(curves: list[Curve]) -> str:
     if len(curves) == 1:
         return names[0]
     return f"{envs.pop()}, {len(curves)} runs" if len(envs) == 1 else f"{len(curves)} runs"
-
-
-def _number(value: object, otherwise: float) -> float:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else otherwise
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
@@ -491,7 +495,7 @@ def _check_compared(curves: Sequence[Curve], compare: Sequence[str]) -> None:
             )
         value = curves[0].settings.get(name)
         if all(curve.settings.get(name) == value for curve in curves):
-            warnings.warn(f"every run has {name}={value_in_words(value)}: comparing it tells nothing apart", stacklevel=2)
+            warn_user(f"every run has {name}={value_in_words(value)}: comparing it tells nothing apart", UserWarning)
 
 
 def _names_of(groups: Sequence[Sequence[Curve]], compare: Sequence[str]) -> list[str]:

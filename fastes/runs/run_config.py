@@ -101,6 +101,12 @@ def as_number(value: object) -> float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _TOO_LARGE else None
 
 
+def number_or(value: object, otherwise: float) -> float:
+    """Return a value of a file as `as_number` does, or another number."""
+    found = as_number(value)
+    return otherwise if found is None else found
+
+
 def as_table(value: object) -> dict[str, Any]:
     """Return a value of a file if it is a table, or else an empty one."""
     return value if isinstance(value, dict) else {}

@@ -8,7 +8,6 @@ import os
 import re
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from fastes.checkpoints.locate import BEST, CHECKPOINT, MIDWAY
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
 from fastes.envs.likeness import described
-from fastes.errors import CheckpointError, summary_of
+from fastes.errors import CheckpointError, summary_of, warn_user
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
@@ -316,7 +315,7 @@ class RunFolder(Callback):
                 self._warn(f"{loss}: training goes on")
 
     def _warn(self, message: str) -> None:
-        warnings.warn(message, RuntimeWarning, stacklevel=4)
+        warn_user(message)
 
     @property
     def unwritten(self) -> list[str]:
@@ -334,11 +333,7 @@ class RunFolder(Callback):
                 raise
             if name not in self._failing:
                 self._failing.add(name)
-                warnings.warn(
-                    f"{self.path / name} cannot be written ({error}): what was there stays, {then}",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
+                warn_user(f"{self.path / name} cannot be written ({error}): what was there stays, {then}")
 
     def save(self, model: Model) -> None:
         """Write the statistics that are still to be written, new best parameters, the checkpoint, and new ones for midway.zip.
@@ -379,11 +374,9 @@ class RunFolder(Callback):
                 with contextlib.suppress(OSError, RuntimeError):  # the folder may not exist either
                     place = Path(find_place())
                     model.save(place / name)
-                    warnings.warn(
+                    warn_user(
                         f"{self.path} cannot be written ({error}): the checkpoint is in {place / name}; copy it there as "
-                        f"{CHECKPOINT} to go on",
-                        RuntimeWarning,
-                        stacklevel=2,
+                        f"{CHECKPOINT} to go on"
                     )
                     return place / name
             raise

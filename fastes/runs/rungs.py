@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fastes.runs.run_config import as_number, as_table, sessions_in, text_in
+from fastes.runs.run_config import as_table, number_or, sessions_in, text_in
 
 
 class NotedRung(NamedTuple):
@@ -64,7 +64,7 @@ def rungs_in(sessions: Sequence[Mapping[str, Any]]) -> tuple[NotedRung, ...]:
         sessions: The tables of config.toml, those of earlier sessions first. Their content may be damaged.
     """
     runs = [as_table(session.get("run")) for session in sessions]
-    until = [*(_number(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # rungs after that were played again
+    until = [*(number_or(run.get("at_timesteps"), 0.0) for run in runs[1:]), math.inf]  # rungs after that were played again
     found = dict[float, NotedRung]()
     for run, end in zip(runs, until, strict=True):
         noted = run.get("rungs")
@@ -85,12 +85,12 @@ def recipes_in(sessions: Sequence[Mapping[str, Any]], rungs: Sequence[NotedRung]
 def _rung(fields: Mapping[str, Any]) -> NotedRung:
     scores, names = as_table(fields.get("scores")), as_table(fields.get("recipes"))
     trials = {number: text for text in scores if (number := _trial_number(text))}
-    kept = _number(fields.get("kept"), 0.0)
+    kept = number_or(fields.get("kept"), 0.0)
     return NotedRung(
-        _number(fields.get("at_timesteps"), math.inf),
+        number_or(fields.get("at_timesteps"), math.inf),
         int(kept) if math.isfinite(kept) else 0,
         tuple(trials),
-        tuple(_number(scores[text], math.nan) for text in trials.values()),
+        tuple(number_or(scores[text], math.nan) for text in trials.values()),
         tuple(str(names.get(text, "")) for text in trials.values()),
     )
 
@@ -98,8 +98,3 @@ def _rung(fields: Mapping[str, Any]) -> NotedRung:
 def _trial_number(text: str) -> int:
     """Return the number of a trial, 0 for another text."""
     return int(text) if text.isdecimal() and len(text) < 10 else 0
-
-
-def _number(value: object, otherwise: float) -> float:
-    found = as_number(value)
-    return otherwise if found is None else found

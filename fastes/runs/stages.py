@@ -11,10 +11,10 @@ import numpy as np
 
 from fastes.envs.closing import close_env
 from fastes.models.model import Model
-from fastes.rollout.random_state import OwnRandom
 from fastes.runs.captions import Frame, captioned, enlarged
 from fastes.runs.video import Moment, Played, VideoWriter, build_drawn, draw, moments, no_screen, video_writer
 from fastes.system.forks import CopiesEndHere
+from fastes.system.random_state import OwnRandom
 
 _GAP, _GREY = 4, 128  # pixels between panels, and their colour
 

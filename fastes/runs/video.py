@@ -20,10 +20,10 @@ from fastes.envs.closing import close_env
 from fastes.envs.returned import is_over, observation_and_info, reward_of
 from fastes.errors import EnvironmentUnavailable, FastESError
 from fastes.models.model import Model
-from fastes.rollout.random_state import global_random_kept, seed_global_random
 from fastes.runs.captions import Frame, captioned, enlarged
 from fastes.system.forks import CopiesEndHere
 from fastes.system.installation import has_libraries, install_command, packages_command
+from fastes.system.random_state import global_random_kept, seed_global_random
 
 _WITH_PYGAME = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text", "gymnasium.envs.box2d")
 _WITH_GL = ("gymnasium.envs.mujoco", "gymnasium_robotics")

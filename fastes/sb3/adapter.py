@@ -7,7 +7,6 @@ import math
 import os
 import re
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
@@ -20,7 +19,7 @@ from fastes.agent import Agent, CallbackArgument
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument, EnvSource
-from fastes.errors import check_int, check_name, level_outside, shown, suggest
+from fastes.errors import check_int, check_name, shown, suggest, warn_user
 from fastes.es.schedules import make_schedule
 from fastes.models.checkpointing import print_versions, read_parts, versions
 from fastes.models.model_copy import Copied
@@ -415,7 +414,7 @@ class FastES(Agent):
             )
 
     def _warn(self, message: str) -> None:
-        warnings.warn(message, UserWarning, stacklevel=level_outside())
+        warn_user(message, UserWarning)
 
     def get_vec_normalize_env(self) -> Any:
         """Return the VecNormalize of the VecEnv that was given, or None: then FastES normalises."""
@@ -649,7 +648,7 @@ class FastES(Agent):
 
     def _dump_logs(self, *arguments: Any) -> None:
         """SB3's older name."""
-        warnings.warn("model._dump_logs() is deprecated, as in SB3: use model.dump_logs()", UserWarning, stacklevel=2)
+        warn_user("model._dump_logs() is deprecated, as in SB3: use model.dump_logs()", UserWarning)
         self.dump_logs(*arguments)
 
     # --- SB3's private names, which its callbacks read --------------------------------------------------------------

@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 import math
 import types
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from fastes.errors import warn_user
 from fastes.reports.callbacks import Callback
 from fastes.reports.monitor_files import keywords_in
 from fastes.rollout.last_infos import LEFT_OUT
@@ -184,11 +184,9 @@ def _watch_no_gradients(callback: Any) -> None:
             _watch_no_gradients(child)
     if frequency := getattr(callback, "gradient_save_freq", 0):
         callback.gradient_save_freq = 0
-        warnings.warn(
+        warn_user(
             f"gradient_save_freq = {frequency} is ignored: FastES has no torch module whose gradients could be watched; its "
-            "estimate's norm is logged as es/gradient_norm",
-            RuntimeWarning,
-            stacklevel=5,
+            "estimate's norm is logged as es/gradient_norm"
         )
 
 

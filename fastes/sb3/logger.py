@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol, TextIO
 import numpy as np
 
 from fastes.errors import suggest
-from fastes.reports.event_files import EventFile, check_tensorboard, special_kind
+from fastes.reports.event_files import EventFile, HParam, check_tensorboard, special_kind
 from fastes.system.console import fill_standard_descriptors, lasting
 
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
@@ -330,13 +330,6 @@ class Figure(NamedTuple):
 
     figure: Any
     close: bool
-
-
-class HParam(NamedTuple):
-    """Hyper-parameters as SB3's class of this name has them."""
-
-    hparam_dict: Mapping[str, Any]
-    metric_dict: Mapping[str, Any]
 
 
 class SummaryWriter:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import warnings
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from fastes.checkpoints.field_checks import damaged
 from fastes.checkpoints.file_format import Checkpoint
-from fastes.errors import level_outside
+from fastes.errors import warn_user
 from fastes.settings.settings import setting_names
 
 ATTRIBUTES = "attributes"  # the key in a checkpoint's data
@@ -51,11 +50,7 @@ def attributes_of(model: object, exclude: Collection[str] = (), include: Collect
             )
             if name in include:
                 raise TypeError(f"save(include=[{name!r}]): {message}") from None
-            warnings.warn(
-                f"{message}. Set it again after load; save(exclude=[{name!r}]) silences this",
-                UserWarning,
-                stacklevel=level_outside(),
-            )
+            warn_user(f"{message}. Set it again after load; save(exclude=[{name!r}]) silences this", UserWarning)
     return kept
 
 

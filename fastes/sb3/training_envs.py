@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import sys
-import warnings
 from functools import cache
 from typing import Any, NoReturn
 
@@ -13,6 +12,7 @@ import gymnasium
 
 from fastes.envs.seen import Seen
 from fastes.envs.source import EnvSource
+from fastes.errors import warn_user
 from fastes.rollout.called_env import CalledEnv
 from fastes.rollout.env_calls import ENV_METHOD, FORGET, SET_ATTR, SET_OPTIONS, EnvCalls, in_force
 from fastes.system.near_paths import in_words
@@ -74,11 +74,10 @@ class TrainingEnvs:
         """
         _check_all(indices)
         if attr_name not in self._seen.names and not self._was_set(attr_name):
-            warnings.warn(
+            warn_user(
                 f"set_attr({attr_name!r}, ...): the environment had no such attribute when it was built, so it is set in "
                 f"the innermost one{_suggestion(attr_name, self._seen)}",
                 UserWarning,
-                stacklevel=2,
             )
         self._calls.record(SET_ATTR, attr_name, value)
 

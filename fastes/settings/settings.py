@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import Field, dataclass, fields, replace
 from typing import Any
 
+from fastes.errors import listed
 from fastes.es.hyperparameters import Hyperparameters
 from fastes.es.schedules import ANY_NUMBER, ScheduleSetting, Whole, count_at, scheduled
 from fastes.policies.obs_columns import ALL, checked_columns
@@ -75,7 +76,7 @@ class Settings(Hyperparameters):
 
     policy: str = setting(
         "MlpPolicy",
-        f"{', '.join(POLICIES[:-1])} or {POLICIES[-1]}; in Python also a TorchPolicy or a CallablePolicy",
+        f"{listed(POLICIES, 'or')}; in Python also a TorchPolicy or a CallablePolicy",
         "policy",
         check=_policy,
         gain="LinearPolicy: LunarLander-v3; MlpPolicy: Reacher-v5; MlpLstmPolicy: the T-maze",

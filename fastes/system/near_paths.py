@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
+from fastes.errors import listed
+
 _MOST_READ, _MOST_SHOWN = 1000, 6  # entries of a folder
 _LIKENESS = 0.5  # of names, as difflib measures it
 
@@ -53,7 +55,7 @@ def in_words(names: list[str]) -> str:
     shown, more = [printable(name) for name in names[:_MOST_SHOWN]], len(names) - _MOST_SHOWN
     if more > 0:
         shown.append(f"{more} more")
-    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else "".join(shown)
+    return listed(shown)
 
 
 def printable(name: str) -> str:

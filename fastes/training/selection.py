@@ -427,7 +427,8 @@ class Selection:
         """The selection with another number of steps so far; the tally of the shown trial takes the difference first."""
         others = self.steps_of_others
         own = max(0, value - others)
-        present = self.present._replace(training=self.training.with_counters(num_timesteps=own))
+        counters = self.training.counters._replace(num_timesteps=own)
+        present = self.present._replace(training=self.training._replace(counters=counters))
         dropped = max(0, self.dropped.num_timesteps + value - others - own)
         trials = (*self.trials[: self.focus], present, *self.trials[self.focus + 1 :])
         return self._replace(trials=trials, dropped=self.dropped._replace(num_timesteps=dropped))

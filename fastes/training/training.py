@@ -356,10 +356,6 @@ class Training:
         """The training once the environment's own limit is known."""
         return self._replace(episode_limit=episode_limit)
 
-    def with_counters(self, **counters: Any) -> Training:
-        """The training with other tallies."""
-        return self._replace(counters=self.counters._replace(**counters))
-
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
     def arrays(self) -> Arrays:

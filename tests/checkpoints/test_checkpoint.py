@@ -29,6 +29,7 @@ from safetensors.numpy import save as save_tensors
 from training import assert_same_state, label, learn
 
 from fastes import CheckpointError, CheckpointMismatch, FastES
+from fastes.agent import Agent
 from fastes.checkpoints.file_format import FORMAT_VERSION, Checkpoint
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.checkpoints.writer import write_checkpoint
@@ -69,6 +70,14 @@ def saved_trials(tmp_path: Path) -> Path:
 
 def load(path: Path, **changes: Any) -> FastES:
     return FastES.load(path, n_workers=0, **changes)
+
+
+def test_an_agent_is_loaded_without_sb3s_names(saved: Path) -> None:
+    with Agent.load(saved, n_workers=0) as agent, load(saved) as model:
+        assert type(agent) is Agent
+        for each in agent, model:
+            each.learn(200, reset_num_timesteps=False)
+        assert_same_state(agent.snapshot(), model.snapshot())
 
 
 # --- round trip ------------------------------------------------------------------------------------------------------

@@ -388,6 +388,12 @@ def test_what_close_raises_here_is_a_warning(how: str, n_workers: int, undisturb
     }
 
 
+def test_the_warning_of_a_close_points_at_the_line_of_the_user() -> None:
+    with pytest.warns(RuntimeWarning, match=r"env\.close of Unclosable raised") as caught:
+        FastES(partial(Unclosable, "raise"), preset="default", n_workers=0, **SETTINGS).close()
+    assert {warning.filename for warning in caught} == {__file__}
+
+
 def test_a_close_that_takes_long_here_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("fastes.envs.closing.LATE_SECONDS", 0.01)
     said: list[str] = []

@@ -552,3 +552,11 @@ def test_picture_and_page_place_an_evaluation_where_its_parameters_were(
     assert drawn.tolist() == pytest.approx([at / 86400.0 for at in began])
     ours = curve.clock.at(curve.steps)[width - 1 :: width, column]
     assert [row[column] for row in shown["rows"]][: len(ours)] == pytest.approx(ours.tolist())
+
+
+def test_a_number_that_no_float_holds_ends_no_plot(tmp_path: Path) -> None:
+    run = write_run(
+        tmp_path / "1", target_return=10**400, noted={"last_evaluation": {"trial": 1, "at_timesteps": 10**400, "mean": 1}}
+    )
+    assert _curve(run).target == math.inf
+    assert main(["plot", str(run)]) == 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import pickle
-import random
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from fastes.envs.likeness import (
 )
 from fastes.errors import warn_user
 from fastes.system.forks import CopiesEndHere
+from fastes.system.random_state import global_random_kept, seed_global_random
 
 Env = gymnasium.Env[Any, Any]
 Build = Callable[[int], contextlib.AbstractContextManager[Env]]
@@ -241,18 +241,12 @@ class Episode:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Keep exceptions and warnings inside the block, and restore Python's and NumPy's global generators after it."""
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    try:
-        alone = CopiesEndHere("the environment, which is compared with the one that was given")
-        with contextlib.suppress(Exception, SystemExit), warnings.catch_warnings(), alone:
-            warnings.simplefilter("ignore")
-            random.seed(1)
-            np.random.seed(1)  # noqa: NPY002
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
+    """Keep exceptions and warnings inside the block, and restore the caller's global random state after it."""
+    alone = CopiesEndHere("the environment, which is compared with the one that was given")
+    with global_random_kept(), contextlib.suppress(Exception, SystemExit), warnings.catch_warnings(), alone:
+        warnings.simplefilter("ignore")
+        seed_global_random(1)
+        yield
 
 
 def _once_more(build: Build) -> contextlib.AbstractContextManager[Env]:

@@ -192,7 +192,7 @@ class OpenTicket:
 
     def __init__(self, number: int, request: Request, spec: PoolSpec) -> None:
         self.number, self.request = number, request
-        jobs = _jobs_of(request)
+        jobs = request.job_numbers()
         self.schedule = Schedule(jobs)
         self.is_candidates = request.perturbations is not None
         self.error: BaseException | None = None
@@ -265,9 +265,7 @@ class OpenTicket:
 
     def batch(self) -> Batch:
         """Return all results as a local pool does."""
-        jobs = self.schedule.jobs
-        paired = self.is_candidates and len(jobs) == 2 * len(np.unique(jobs // 2))
-        shape = (-1, 2) if paired else (-1,)
+        shape = self.request.shape_of_results(self.schedule.jobs)
         return Batch(
             returns=self._returns.reshape(shape),
             lengths=self._lengths.reshape(shape),
@@ -290,11 +288,3 @@ class OpenTicket:
         if self.sends_rows or not self.is_candidates:
             return self._rows
         return np.broadcast_to(0.0, (len(self.schedule.jobs), 2, self.obs_size))
-
-
-def _jobs_of(request: Request) -> Int64:
-    if request.jobs is not None:
-        return np.array(request.jobs, dtype=np.int64)
-    if request.perturbations is None:
-        return np.arange(len(request.eval_seeds), dtype=np.int64)
-    return np.arange(2 * request.first_pair, len(request.perturbations), dtype=np.int64)

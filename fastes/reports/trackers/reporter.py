@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fastes.errors import summary_of
+from fastes.errors import summary_of, warn_user
 from fastes.models.checkpointing import versions
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
@@ -130,7 +129,7 @@ class Reporter(Callback):
             self._courier = None
 
     def _warn(self, message: str) -> None:
-        warnings.warn(f"{self.name} {message}. The training is not affected", RuntimeWarning, stacklevel=4)
+        warn_user(f"{self.name} {message}. The training is not affected")
 
 
 def config_of(model: Model) -> dict[str, Any]:

@@ -5,18 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from fastes.reports.event_files import EventFile, check_tensorboard, load_tensorboard
+from fastes.reports.event_files import EventFile, HParam, check_tensorboard, load_tensorboard
 from fastes.reports.trackers.courier import Run
 from fastes.reports.trackers.reporter import Reporter
-
-
-class HParam(NamedTuple):
-    """Hyper-parameters, as an EventFile knows those of SB3."""
-
-    hparam_dict: dict[str, Any]
-    metric_dict: dict[str, float]
 
 
 class TensorBoard(Reporter):

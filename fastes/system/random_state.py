@@ -14,11 +14,11 @@ import numpy as np
 @contextlib.contextmanager
 def global_random_kept() -> Iterator[None]:
     """Restore the caller's global random state afterwards; torch's, too, if it is imported."""
-    before = _global_states()
+    before = global_states()
     try:
         yield
     finally:
-        _set_global_states(before)
+        set_global_states(before)
 
 
 class OwnRandom:
@@ -31,23 +31,23 @@ class OwnRandom:
         self._own: tuple[Any, Any, Any] | None = None
 
     def __enter__(self) -> OwnRandom:
-        self._callers = _global_states()
+        self._callers = global_states()
         if self._own is not None:
-            _set_global_states(self._own)
+            set_global_states(self._own)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._own = _global_states()
-        _set_global_states(self._callers)
+        self._own = global_states()
+        set_global_states(self._callers)
 
 
-def _global_states() -> tuple[Any, Any, Any]:
+def global_states() -> tuple[Any, Any, Any]:
     """Return the states of Python, NumPy and, if it is imported, torch."""
     torch = sys.modules.get("torch")
     return random.getstate(), np.random.get_state(), torch.get_rng_state() if torch else None  # noqa: NPY002
 
 
-def _set_global_states(states: tuple[Any, Any, Any]) -> None:
+def set_global_states(states: tuple[Any, Any, Any]) -> None:
     python, numpy, torch = states
     random.setstate(python)
     np.random.set_state(numpy)  # noqa: NPY002

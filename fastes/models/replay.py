@@ -1,48 +1,15 @@
-"""A training's policy outside of the workers: actions for given observations, and one job of a generation played again."""
+"""One job of a generation, played again in this process."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from fastes.envs.source import EnvSource
 from fastes.errors import check_int
-from fastes.policies.layers import State
 from fastes.pools.pool import LocalPool
 from fastes.rollout.episode import Episode
 from fastes.rollout.job import Request
-from fastes.rollout.predictor import Predictor
 from fastes.training.evaluator import Evaluator
 from fastes.training.training import Training
-
-
-def act(
-    training: Training,
-    source: EnvSource,
-    predictor: Predictor,
-    space: Any,
-    observation: Any,
-    state: Any = None,
-    episode_start: Any = None,
-    deterministic: bool = False,
-) -> tuple[Any, State | None]:
-    """Return the actions for observations, and the next state of a recurrent policy; see Agent.predict.
-
-    Args:
-        training: Parameters and statistics of observations.
-        source: The environment's.
-        predictor: Made for the policy.
-        space: The observation space if observations are flattened, else None.
-        observation: One observation, or a batch.
-        state: A recurrent policy's state, None at the start of an episode.
-        episode_start: Whether an episode begins, for all rows or per row.
-        deterministic: Whether to act without the noise of training episodes.
-    """
-    settings, vector_env = training.settings, source.vector_env
-    noise = (0.0, False) if deterministic else (settings.action_noise, settings.sample_actions)
-    with predictor.lock:
-        predictor.bounded = vector_env is None or not vector_env.normalizes
-        return predictor.act(training.strategy.theta, training.normalizer, observation, noise, space, state, episode_start)
 
 
 def replay_job(pool: LocalPool, training: Training, evaluator: Evaluator, generation: int, job: int) -> Episode:
