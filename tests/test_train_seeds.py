@@ -376,6 +376,17 @@ def test_it_ends_with_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert f"fastes play {place}/{returns.index(max(returns)) + 1} --video Toy-v0.mp4" in said
 
 
+def test_a_target_that_no_evaluation_has_confirmed_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--total-timesteps", "600", "--target-return", "0.9", "--target-episodes", "6", "--eval-every", "1000"]
+    assert main([*_command(tmp_path, "--seeds", "2", "--env-kwargs", "length=12"), *flags]) == 0
+    said = capsys.readouterr().out
+    why = "target reached here, but the run is not solved: no evaluation in training was confirmed by 6 episodes on fresh seeds"
+    table = [line.split() for line in said.splitlines() if re.match(r" +\d+ +\d+ ", line)]
+    reached = [f"seed {row[0]}" for row in table if row[-2] == "no" and float(row[2]) > 0.9]
+    assert reached
+    assert f"{', '.join(reached)}: {why}\n" in said
+
+
 def test_the_same_seeds_again_leave_the_first_picture_as_it_is(tmp_path: Path) -> None:
     pictures = []
     for _ in range(2):

@@ -180,9 +180,13 @@ def _about_target(model: FastES, mean: float) -> str:
         return ""
     if mean < model.target_return:
         return f" (target {model.target_return:g} not reached)"
+    return f" (target {model.target_return:g} {_reached_here(model)})"
+
+
+def _reached_here(model: FastES) -> str:
     return (
-        f" (target {model.target_return:g} reached here, but the run is not solved: no evaluation in training was confirmed "
-        f"by {counted(model.settings.target_episodes, 'episode')} on fresh seeds)"
+        "reached here, but the run is not solved: no evaluation in training was confirmed by "
+        f"{counted(model.settings.target_episodes, 'episode')} on fresh seeds"
     )
 
 
@@ -296,6 +300,9 @@ def _print_table(runs: Sequence[Run], outcomes: dict[int, Outcome]) -> None:
         *numbers, path = row
         print("  ".join([*(f"{text:>{width}}" for text, width in zip(numbers, widths, strict=False)), path]))
     means = [outcomes[model.seed].kept.mean for model, _ in runs]
+    if reached := [model for model, _ in runs if not model.solved and outcomes[model.seed].kept.mean >= model.target_return]:
+        seeds = ", ".join(f"seed {model.seed}" for model in reached)
+        say(f"{seeds}: target {_reached_here(reached[0])}")
     worst = min(runs, key=lambda run: _rank(outcomes[run.model.seed])).model.seed
     say(f"median return {float(np.median(means)):.1f}")
     say(f"worst return {outcomes[worst].kept.mean:.1f} (seed {worst})")
