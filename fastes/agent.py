@@ -324,7 +324,8 @@ class Agent:
         kept = self.kept_evaluations
         steps, returns, trials = kept.columns()
         rung_ends, name = tuple(RungEnd(*end) for end in kept.rung_ends), f"{self.source.name}, seed {self.seed}"
-        return Curve(name, steps, returns, self.target_return, trials, rung_ends, dict(kept.recipes), scores=dict(kept.scores))
+        shown = self.selection.showing_best().present.number + 1
+        return Curve(name, steps, returns, self.target_return, trials, rung_ends, dict(kept.recipes), shown=shown)
 
     def as_judged(self) -> AbstractContextManager[None]:
         """A block in which a model that max_minutes has ended is the one that the end of its budget would have chosen.

@@ -182,6 +182,7 @@ def test_a_factory_with_a_variable_that_has_no_value_yet(no_process: None) -> No
     with FastES(make, preset="unbiased", n_workers=2, target_return="none") as model, pytest.raises(TypeError) as caught:
         model.learn(100)
     assert "'make' cannot be sent to workers" in str(caught.value)
+    assert "its variable 'lock' is a _thread.lock" in str(caught.value)
     later = 10
 
 

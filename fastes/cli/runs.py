@@ -21,7 +21,7 @@ from fastes.system.near_paths import printable
 
 _LEAST_SETTINGS, _BEFORE_SETTINGS = 14, 3  # characters of settings, and columns without which a terminal shows none
 _AFTER_SETTINGS = 4  # ranks from this on make room for settings
-_TELL_NO_RUNS_APART = ("total_timesteps", *OF_THE_END)  # settings: steps have a column
+_IN_OTHER_COLUMNS = ("total_timesteps",)  # settings
 
 
 def add_runs(commands: Any) -> None:
@@ -95,7 +95,7 @@ _ORDERS: dict[str, Callable[[Overview], Any]] = {"updated": _by_update, "score":
 
 
 class _Column(NamedTuple):
-    """A column of the table. rank: a narrow terminal shows the columns of the lowest ranks."""
+    """A column of the table. rank: a narrow terminal shows the columns of the lowest ranks that differ between runs."""
 
     title: str
     cell: Callable[[Overview], str]
@@ -139,14 +139,15 @@ def table(runs: Sequence[Overview], width: int | None) -> list[str]:
     settings = _settings_of(runs)
     columns = [[column.title, *(printable(column.cell(run)) for run in runs)] for column in _COLUMNS]
     widths = [max(map(len, column)) for column in columns]
-    ranked = sorted(range(len(widths)), key=lambda number: (_says_nothing(columns[number]), _COLUMNS[number].rank))
-    shown = _fitting(widths, ranked, width)
-    if any(settings) and width is not None:
-        needed = sum(widths[number] + 2 for number in ranked if _COLUMNS[number].rank < _AFTER_SETTINGS)
-        room = max(_LEAST_SETTINGS, min(max(map(len, settings)), width - needed))
-        beside = _fitting(widths, ranked, width - room - 2)
-        taken = sum(widths[number] + 2 for number in beside)
-        is_told = len({_cut(text, width - taken) for text in settings}) > 1
+    ranked = sorted(range(len(widths)), key=lambda number: _COLUMNS[number].rank)
+    shown, widest = _fitting(widths, ranked, width), max(map(len, settings), default=0)
+    if widest and width is not None and width < sum(widths) + 2 * len(widths) + widest:
+        nothing = [number for number in ranked if _says_nothing(_COLUMNS[number], columns[number])]
+        ranked = [*(number for number in ranked if number not in nothing), *nothing]
+        needed = sum(widths[number] + 2 for number in {*ranked} - {*nothing} if _COLUMNS[number].rank < _AFTER_SETTINGS)
+        beside = _fitting(widths, ranked, width - 2 - max(_LEAST_SETTINGS, min(widest, width - needed)))
+        room = width - sum(widths[number] + 2 for number in beside)
+        is_told = len({_cut(text, room) for text in settings}) > 1
         shown, settings = (beside, settings) if len(beside) >= _BEFORE_SETTINGS and is_told else (shown, [])
     lines = [
         "  ".join(_aligned(columns[number][row], widths[number], number) for number in shown) for row in range(len(runs) + 1)
@@ -156,9 +157,9 @@ def table(runs: Sequence[Overview], width: int | None) -> list[str]:
     return [_cut(line.rstrip(), width) for line in lines]
 
 
-def _says_nothing(column: Sequence[str]) -> bool:
-    """Return whether all lines of a table have the same in a column. column: its title first."""
-    return len(column) > 2 and len(set(column[1:])) == 1
+def _says_nothing(column: _Column, cells: Sequence[str]) -> bool:
+    """Return whether all of several lines have the same in a column, so that settings matter more. cells: the title first."""
+    return column.title != "status" and len(cells) > 2 and len(set(cells[1:])) == 1
 
 
 def _fitting(widths: Sequence[int], ranked: Sequence[int], room: int | None) -> list[int]:
@@ -186,7 +187,8 @@ def _settings_of(runs: Sequence[Overview]) -> list[str]:
     found: list[str] = []
     for run, settings in zip(runs, flat, strict=True):
         alike = [others for other, others in zip(runs, flat, strict=True) if other.env == run.env]
-        names = [name for name in telling(alike) if name not in _TELL_NO_RUNS_APART]
-        names.sort(key=lambda name: -len({str(others.get(name)) for others in alike}))  # what tells most runs apart comes first
+        names = [name for name in telling(alike) if name not in _IN_OTHER_COLUMNS]
+        values = {name: len({str(others.get(name)) for others in alike}) for name in names}
+        names.sort(key=lambda name: (name in OF_THE_END, -values[name]))  # what tells most runs apart comes first
         found.append(" ".join(named_values(settings, names)))
     return [printable(text) for text in found]

@@ -67,11 +67,22 @@ def parts_held_by(factory: Any) -> Iterator[tuple[str, Any]]:
     elif inspect.ismethod(factory):
         yield "object", factory.__self__
     elif inspect.isfunction(factory):
-        with contextlib.suppress(ValueError):  # a variable has no value yet
-            variables = inspect.getclosurevars(factory)
-            yield from ((f"variable {name!r}", part) for name, part in {**variables.globals, **variables.nonlocals}.items())
+        yield from ((f"variable {name!r}", part) for name, part in _variables_of(factory).items())
         defaults = *(factory.__defaults__ or ()), *(factory.__kwdefaults__ or {}).values()
         yield from (("default argument", part) for part in defaults)
+
+
+def _variables_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the variables outside of a function that it refers to."""
+    try:
+        variables = inspect.getclosurevars(function)
+        return {**variables.globals, **variables.nonlocals}
+    except ValueError:  # one has no value yet
+        found: dict[str, Any] = {}
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):
+                found[name] = cell.cell_contents
+        return found
 
 
 def made_by(factory: Callable[..., Any], render_mode: str | None = None) -> Any:

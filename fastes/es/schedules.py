@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,27 +57,50 @@ ANY_NUMBER = Allowed(-math.inf, "finite number", ANY_FORMS)
 _NUMBERS = {"lin": (1, 2), "exp": (2,)}  # how many each kind of schedule may have
 
 
-def _called(name: str, function: Schedule, allowed: Allowed, remaining: float) -> float:
+@dataclass(frozen=True)
+class _Checked:
     """A user's function, whose values are checked."""
-    return checked_value(name, function(remaining), allowed)
+
+    name: str
+    function: Schedule
+    allowed: Allowed
+
+    def __call__(self, remaining: float) -> float:
+        return checked_value(self.name, self.function(remaining), self.allowed)
 
 
-def _constant(value: float, _: float) -> float:
-    return value
+@dataclass(frozen=True)
+class _Constant:
+    value: float
+
+    def __call__(self, remaining: float) -> float:  # noqa: ARG002
+        return self.value
 
 
-def _linear(first: float, last: float, remaining: float) -> float:
-    return last + (first - last) * remaining
+@dataclass(frozen=True)
+class _Linear:
+    first: float
+    last: float
+
+    def __call__(self, remaining: float) -> float:
+        return self.last + (self.first - self.last) * remaining
 
 
-def _exponential(first: float, last: float, remaining: float) -> float:
+@dataclass(frozen=True)
+class _Exponential:
     """first^r last^(1 - r), r the progress that remains, within [0, 1]; both ends are positive and exact."""
-    if not 0.0 < remaining < 1.0:
-        return first if remaining >= 1.0 else last
-    low, high = min(first, last), max(first, last)
-    rate = float(log(np.array([high]))[0] - log(np.array([low]))[0])
-    from_high = 1.0 - remaining if first >= last else remaining
-    return max(high * exp(-rate * from_high), low)
+
+    first: float
+    last: float
+
+    def __call__(self, remaining: float) -> float:
+        first, last = self.first, self.last
+        if not 0.0 < remaining < 1.0:
+            return first if remaining >= 1.0 else last
+        low, high = min(first, last), max(first, last)
+        rate = float(log(np.array([high]))[0] - log(np.array([low]))[0])
+        from_high = 1.0 - remaining if first >= last else remaining
+        return max(high * exp(-rate * from_high), low)
 
 
 def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE) -> Schedule:
@@ -93,7 +116,7 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
         TypeError, ValueError: The value is not a schedule, or has other numbers.
     """
     if callable(value):
-        return partial(_called, name, value, allowed)
+        return _Checked(name, value, allowed)
     if isinstance(value, str):
         parts = value.split("_")
         try:
@@ -111,15 +134,15 @@ def make_schedule(name: str, value: ScheduleSetting, allowed: Allowed = POSITIVE
                 raise ValueError(
                     f"{name} = {value!r} has ends whose ratio is more than a float can hold: bring them closer together"
                 )
-            return partial(_exponential, *numbers)
+            return _Exponential(*numbers)
         first = checked_value(name, numbers[0], allowed)
         last = checked_value(name, numbers[1], allowed) if len(numbers) == 2 else 0.0
         if not math.isfinite(first - last):
             raise ValueError(f"{name} = {value!r} goes over more than a float can hold: expected {allowed.forms}")
-        return partial(_linear, first, last)
+        return _Linear(first, last)
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected {allowed.forms}")
-    return partial(_constant, checked_value(name, value, allowed))
+    return _Constant(checked_value(name, value, allowed))
 
 
 def scheduled(allowed: Allowed | Whole) -> dict[str, Any]:

@@ -24,7 +24,6 @@ class KeptEvaluations(Callback):
 
     Attributes:
         rung_ends: Timesteps of all trials at the end of each rung, and the trial that is left; 0 if several are.
-        scores: The returns by which the last rung ranked its trials, by their numbers.
         recipes: The name of each trial's settings, by its number from 1; empty if all trials have the same.
     """
 
@@ -37,7 +36,6 @@ class KeptEvaluations(Callback):
         self._last_at: dict[int, int] = {}  # trial -> timesteps of its last one
         self._every = 1
         self.rung_ends: list[tuple[int, int]] = []
-        self.scores: dict[int, float] = {}
         self.recipes: dict[int, str] = {}
 
     def __len__(self) -> int:
@@ -54,7 +52,6 @@ class KeptEvaluations(Callback):
 
     def on_rung(self, model: Model, rung: Rung) -> None:
         self.rung_ends.append((model.num_timesteps, rung.winner))
-        self.scores = dict(rung.scores)
 
     def on_end(self, model: Model) -> None:
         """Keep the evaluations that were reported when training ended: no generation came with them."""

@@ -11,6 +11,7 @@ from fastes.es.portable_math import mean_and_std
 from fastes.reports.returns_over_budget import ReturnsOverBudget
 from fastes.reports.task_in_words import number_in_words
 from fastes.rollout.batch import Batch
+from fastes.rollout.obs_normalizer import number_skipped
 from fastes.training.evaluation import FinishedEvaluation
 from fastes.training.record import Record
 from fastes.training.training import Training
@@ -80,8 +81,7 @@ class StatisticsWarnings:
 
     def _check_finite(self, training: Training, record: Record, batch: Batch) -> None:
         """Check returns and observations, except after a penalty, which has its own warning."""
-        before = 0 if record.generation == 1 else self._skipped
-        self._skipped = training.normalizer.skipped
+        rises, self._skipped = training.normalizer.skipped != self._skipped, training.normalizer.skipped
         if batch.penalised:
             return
         if record.num_nonfinite:
@@ -90,7 +90,7 @@ class StatisticsWarnings:
                 f"{record.num_nonfinite} of {batch.returns.size} returns of generation {record.generation} are not finite: "
                 "they rank worst (num_nonfinite counts them)",
             )
-        if before is not None and (left_out := self._skipped - before) > 0:
+        if rises and (left_out := number_skipped(batch.moments, batch.lengths.ravel())):
             self._say(
                 "observations",
                 f"{left_out} candidates of generation {record.generation} saw observations that are not finite or too large to "

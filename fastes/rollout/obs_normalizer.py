@@ -104,6 +104,11 @@ def _usable(moments: Float64, counts: Int64) -> tuple[npt.NDArray[np.bool_], int
     return usable, int(np.count_nonzero(seen & ~usable))
 
 
+def number_skipped(moments: Float64 | MomentSums, counts: Int64) -> int:
+    """Return how many jobs `merge` leaves out, as an observation was not finite."""
+    return moments.skipped if isinstance(moments, MomentSums) else _usable(moments, counts)[1]
+
+
 class ObsNormalizer:
     """Mean, std and count of all observations of candidates. Workers get a snapshot per generation.
 

@@ -22,6 +22,7 @@ from fastes.runs.run_config import (
     PROGRESS,
     LastEvaluation,
     last_evaluation_in,
+    leader_in,
     number_or,
     read_config,
     result_in,
@@ -95,7 +96,8 @@ class Curve(NamedTuple):
         settings: All settings, with the keys of policy_kwargs among them, and env and env_kwargs.
         race: The settings that tell a race of recipes from other runs; None if no recipes raced.
         clock: How long it took.
-        scores: The returns by which the last rung ranked its trials, by their numbers.
+        scores: The returns by which the last rung ranked the trials that go on, by their numbers.
+        shown: The trial that training has shown at its end; 0 before that.
     """
 
     name: str
@@ -112,6 +114,7 @@ class Curve(NamedTuple):
     race: Mapping[str, Any] | None = None
     clock: Clock = Clock()
     scores: Mapping[int, float] = MappingProxyType({})
+    shown: int = 0
 
     def along(self, place: Callable[[Numbers], Numbers]) -> Curve:
         """Return the curve over another axis. place: from timesteps, float64 (n,), to values on that."""
@@ -123,17 +126,18 @@ class Curve(NamedTuple):
 
     @property
     def leader(self) -> float:
-        """The trial that is left; of several the one that the training itself would show (`Selection.showing_best`)."""
+        """The trial that is left, or that training has shown at its end; before that the one with the best evaluations."""
         at, winner = self.rung_ends[-1] if self.rung_ends else (0.0, 0)
-        if winner or not len(self.trials):
-            return float(winner or 1)
-        left = {*self.trials[self.steps > at].tolist()} or {*self.trials.tolist()}
+        if self.shown or winner or not len(self.trials):
+            return float(self.shown or winner or 1)
+        left = {*map(float, self.scores)} or {*self.trials[self.steps > at].tolist()} or {*self.trials.tolist()}
         return float(max(sorted(left), key=lambda trial: self._level(trial, at)))
 
     def _level(self, trial: float, since: float) -> float:
         """Return the running mean of a trial's evaluations since a rung, which begins with its score there."""
         steps, returns = self.of_trial(trial)
-        return eval_return_after(self.scores.get(int(trial), -math.inf), returns[steps > since].tolist())
+        score = self.scores.get(int(trial), -math.inf)
+        return eval_return_after(score if math.isfinite(score) else -math.inf, returns[steps > since].tolist())
 
     def of_trial(self, trial: float) -> tuple[Numbers, Numbers]:
         """Return timesteps and returns of one trial's evaluations."""
@@ -161,7 +165,7 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
     written = read_config(run / CONFIG) or {}
     rungs = rungs_in(sessions := sessions_in(written))
     noted, settings = written.get("run", {}), written.get("settings", {})
-    given = given_in(written)
+    given, leader = given_in(written), leader_in(noted)
     told = {"env": noted.get("env"), "env_kwargs": noted.get("env_kwargs")}
     found = at[known], rows["eval_return"][known], rows["trial"][known]
     at, returns, trials = _with_last(*found, last_evaluation_in(noted))
@@ -179,7 +183,8 @@ def read_curve(run: Path, shown: Path | None = None) -> Curve:
         {**told, **flat_settings(settings)},
         None if given is None else {**told, **told_settings(settings, given)},
         Clock.of(rows),
-        dict(zip(rungs[-1].trials, rungs[-1].scores, strict=True)) if rungs else {},
+        dict(list(zip(rungs[-1].trials, rungs[-1].scores, strict=True))[: rungs[-1].kept]) if rungs else {},
+        leader.number if leader is not None else 0,
     )
 
 

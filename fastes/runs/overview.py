@@ -21,6 +21,7 @@ from fastes.runs.run_config import (
     Result,
     as_table,
     last_evaluation_in,
+    leader_in,
     number_in,
     read_config,
     result_in,
@@ -29,7 +30,7 @@ from fastes.runs.run_config import (
 from fastes.settings.config_file import given_in
 
 RUNNING, FINISHED, STOPPED, UNREADABLE = STATUSES = "running", "finished", "stopped", "unreadable"
-_READ = (*Clock.COLUMNS, "eval_return", "gradient_norm")
+_READ = (*Clock.COLUMNS, "eval_return")
 _BYTES_OF_ROWS = 16 << 10  # about sixty generations
 _MOST_BYTES = 1 << 20  # of rows, since the last checkpoint
 
@@ -127,7 +128,7 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
         seed=_count_in(noted, "seed"),
         status=_status(run, noted, is_known),
         reason="; ".join(problems) if is_known or problems else f"it has neither {CONFIG} nor {PROGRESS} nor a checkpoint",
-        generations=_generations_of(rows, noted.get("solved") is True),
+        generations=_generations_of(rows, noted),
         timesteps=_last_of(rows, "timesteps"),
         budget=_count_in(settings, "total_timesteps"),
         best=_best_of(rows, saved, noted),
@@ -223,10 +224,10 @@ def _last_of(rows: LastRows, name: str) -> int:
     return int(next((value for value in reversed(rows.columns.get(name, ())) if math.isfinite(value)), 0))
 
 
-def _generations_of(rows: LastRows, solved: bool) -> int:
-    """Return the generations that count: the last row of a solved training may be of one whose update was dropped."""
-    is_dropped = solved and [float(norm) for norm in rows.columns.get("gradient_norm", ())[-1:]] == [0.0]
-    return _last_of(rows, "generation") - is_dropped
+def _generations_of(rows: LastRows, noted: Mapping[str, Any]) -> int:
+    """Return the generations that count: the last rows of a solved training may be of some whose updates were dropped."""
+    leader = leader_in(noted)
+    return leader.generation if leader is not None and noted.get("solved") is True else _last_of(rows, "generation")
 
 
 def _best_of(rows: LastRows, saved: Mapping[str, Any], noted: Mapping[str, Any]) -> float | None:

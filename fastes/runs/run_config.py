@@ -66,6 +66,25 @@ def last_evaluation_in(run: Mapping[str, Any]) -> LastEvaluation | None:
     return None if trial is None or at is None or mean is None else LastEvaluation(int(trial), at, mean)
 
 
+class Leader(NamedTuple):
+    """The trial that training showed when it ended.
+
+    Attributes:
+        number: From 1.
+        generation: Its generations.
+    """
+
+    number: int
+    generation: int
+
+
+def leader_in(run: Mapping[str, Any]) -> Leader | None:
+    """Return the leader that a config's table [run] has; None before the end."""
+    noted = as_table(run.get("leader"))
+    number, generation = number_in(noted, "trial"), number_in(noted, "generation")
+    return None if number is None or generation is None else Leader(int(number), int(generation))
+
+
 def result_in(run: Mapping[str, Any]) -> Result | None:
     """Return the result in a config's table [run], as `RunFolder.note_result` has written it, if there is one."""
     noted = run.get("result")

@@ -283,7 +283,9 @@ class RunFolder(Callback):
         self._note_race(model)
         if self._config:
             seconds = {} if self._log is None else {"seconds": self._log.seconds}
-            self._note(solved=model.solved, **seconds, **self._last_evaluation(model))
+            best = model.selection.showing_best().present
+            leader = {"trial": best.number + 1, "generation": best.training.generation}
+            self._note(solved=model.solved, leader=leader, **seconds, **self._last_evaluation(model))
         self.note_losses()
         self._unlock()
 

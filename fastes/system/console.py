@@ -15,7 +15,7 @@ from fastes.system.forks import tell_of_forks
 
 _LEAST_ROOM = 20  # columns for a text beside a title
 _TRACEBACK = "Traceback (most recent call last):"
-_COMMAND = re.compile(r"(?<=: )(?:fastes|pip) .*$")
+_COMMAND = re.compile(r"(?<=: )(?:fastes|pip|apt-get) .*$")
 
 
 def fill_standard_descriptors() -> None:
@@ -210,8 +210,7 @@ def say_beside(title: str, text: str) -> None:
     """Print a title and a text to its right; on a terminal long lines of it are broken between words, and continue below it."""
     if sys.stdout.isatty():
         room = max(columns_of(sys.stdout) - len(title), _LEAST_ROOM)
-        wrapped = (textwrap.wrap(line, room, break_long_words=False, break_on_hyphens=False) for line in text.split("\n"))
-        text = f"\n{' ' * len(title)}".join(line for lines in wrapped for line in lines)
+        text = "\n".join(_broken(line, room) for line in text.split("\n")).replace("\n", f"\n{' ' * len(title)}")
     print(f"{title}{text}".rstrip())
 
 

@@ -18,7 +18,7 @@ from fastes.reports.population_file import MOST_BINS, POPULATION
 from fastes.runs.curves import DEPTH, runs_in
 from fastes.runs.folder_lock import holders, is_locked
 from fastes.runs.overview import FINISHED, Overview, overview_and_config, read_overview
-from fastes.runs.run_config import CONFIG, PROGRESS, as_number, as_table, last_evaluation_in, number_in, sessions_in
+from fastes.runs.run_config import CONFIG, PROGRESS, as_number, as_table, last_evaluation_in, leader_in, number_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in
 from fastes.runs.setting_differences import seeds_share, told_settings
 from fastes.system.near_paths import printable
@@ -109,12 +109,19 @@ class WatchedRuns:
             complete = True
             with contextlib.suppress(OSError):  # deleted meanwhile, or not there yet
                 complete = followed.update(SPENT_SECONDS)
-            curves, last = followed.since(cursor), followed.place_of(last_evaluation_in(as_table(config.get("run"))))
+            noted = as_table(config.get("run"))
+            curves, last, leader = followed.since(cursor), followed.place_of(last_evaluation_in(noted)), leader_in(noted)
             before = self._rows.get(name)
         row = {**_row(name, overview, before), "settings": _settings_of(overview), **_group_of(overview)}
         silent = None if overview.updated is None else max(time.time() - overview.updated, 0.0)
         population = _population_of(path)
-        rest = {"last": last, "population": population, "complete": complete, "silent": silent}
+        rest = {
+            "last": last,
+            "leader": leader and leader.number,
+            "population": population,
+            "complete": complete,
+            "silent": silent,
+        }
         return {**curves, **row, **_trials_of(config), **rest}
 
     # --- reading ------------------------------------------------------------------------------------------------------

@@ -140,11 +140,12 @@ def test_settings_that_tell_runs_apart_are_not_cut_for_what_all_lines_have(tmp_p
     seen = [
         read_overview(make_run(tmp_path / "Env-v0" / str(number), archive_size=8, **settings))
         for number, settings in enumerate(
-            ({"trials": 1, "sigma": 0.1}, {"trials": 4, "sigma": 0.1}, {"trials": 2, "sigma": 0.2, "target_return": 5.0})
+            ({"trials": 1, "sigma": 0.1}, {"trials": 4, "sigma": 0.1}, {"trials": 2, "sigma": 0.2})
         )
     ]
     seen = [each._replace(path=Path(f"runs/Env-v0/{number}")) for number, each in enumerate(seen)]
-    wide, narrow, least = (table(seen, columns) for columns in (None, 74, 62))
+    wide = table(seen, None)
+    narrow, least = table(seen, max(map(len, wide)) - 12), table(seen, 62)
     assert [line.split("  ")[-1] for line in wide] == [
         "settings",
         "trials=1 sigma=0.1",
@@ -155,6 +156,33 @@ def test_settings_that_tell_runs_apart_are_not_cut_for_what_all_lines_have(tmp_p
     assert "env" not in narrow[0].split(), "it is the same in all lines"
     assert [line.split("  ")[-1] for line in narrow] == [line.split("  ")[-1] for line in wide]
     assert len({line.split("  ")[-1] for line in least}) == 4
+
+
+def test_a_target_is_told_last(tmp_path: Path) -> None:
+    many = [{"target_return": 5.0, "trials": 1}, {"target_return": 6.0, "trials": 1}, {"target_return": 7.0, "trials": 4}]
+    seen = [read_overview(make_run(tmp_path / "Env-v0" / str(number), **settings)) for number, settings in enumerate(many)]
+    told = [line.split("  ")[-1] for line in table(seen, None)]
+    assert told[1:] == ["trials=1 target_return=5", "trials=1 target_return=6", "trials=4 target_return=7"]
+
+
+def test_what_all_lines_have_is_shown_where_no_settings_need_the_room(tmp_path: Path) -> None:
+    seen = [read_overview(make_run(tmp_path / "Env-v0" / str(number), seed=number)) for number in range(3)]
+    seen = [each._replace(path=Path(f"runs/Env-v0/{number}"), status="stopped", best=None) for number, each in enumerate(seen)]
+    for columns in range(32, 90):
+        titles = table(seen, columns)[0].split()
+        assert "status" in titles or columns < 38, columns
+        assert titles == ["run", "env", "seed", "status", "return", "steps", "time", "CPU"] or columns < 85
+
+
+def test_no_setting_is_cut_beside_a_column_that_says_nothing(tmp_path: Path) -> None:
+    seen = [
+        read_overview(make_run(tmp_path / "E" / str(number), policy=policy)) for number, policy in enumerate(["Linear", "Mlp"])
+    ]
+    seen = [each._replace(path=Path(f"E/{number}"), best=None, result=None) for number, each in enumerate(seen)]
+    for columns in range(40, 120):
+        lines = table(seen, columns)
+        titles, cut = lines[0].split(), any(line.endswith("...") for line in lines)
+        assert not (cut and {"env", "return", "steps", "time", "CPU"} & {*titles}), lines
 
 
 def test_nothing_in_a_file_controls_the_terminal(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_rows import Clock, read_progress
 from fastes.runs.curves import Curve, Outcome, RungEnd, plot_curves, read_curve, read_curves, running, smoothed, title_of
+from fastes.runs.overview import read_overview
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib
 from fastes.training.record import Record
@@ -187,6 +188,24 @@ def test_the_leader_is_the_one_that_the_training_would_show() -> None:
     rungs, scores = (RungEnd(5.0, 0),), {1: 6.0, 2: 5.0}
     assert Curve("x", steps, returns, trials=trials, rung_ends=rungs, scores=scores).leader == 2
     assert Curve("x", steps[:6], returns[:6], trials=trials[:6], rung_ends=rungs, scores=scores).leader == 1
+    one_is_ahead = Curve("x", steps[:7], returns[:7], trials=trials[:7], rung_ends=rungs, scores={1: 2.0, 2: 5.0})
+    assert one_is_ahead._replace(returns=np.full(7, 3.0)).leader == 2, "its score counts, although it was not evaluated since"
+    assert Curve("x", steps, returns, trials=trials, rung_ends=rungs, scores={1: math.nan, 2: 5.0}).leader == 2
+    assert one_is_ahead._replace(shown=1).leader == 1, "training has ended, and says so"
+
+
+def test_a_trial_that_was_solved_leads(tmp_path: Path) -> None:
+    """It ends the others without a rung, whatever their evaluations were."""
+    flags = ["--preset", "default", "--trials", "6", "--rungs", "1", "--eval-episodes", "3", "--total-timesteps", "300000"]
+    assert main(["train", "CartPole-v1", "--seed", "6", *flags, "--workers", "0", "--quiet", "--runs", str(tmp_path)]) == 0
+    run = tmp_path / "CartPole-v1" / "1"
+    curve = _curve(run)
+    with FastES.load(run / "checkpoint.zip", n_workers=0) as model:
+        assert curve.solved
+        assert curve.rung_ends == ()
+        assert len({*curve.trials.tolist()}) > 1
+        assert curve.leader == curve.shown == model.selection.present.number + 1
+        assert read_overview(run).generations == model.generation
 
 
 def test_a_curve_of_a_single_evaluation_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

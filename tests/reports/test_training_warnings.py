@@ -108,12 +108,18 @@ def test_one_better_candidate_starts_the_count_again() -> None:
     assert len(warnings_of([UNBEATEN] * 49 + [BEATEN] + [UNBEATEN] * 50)) == 1
 
 
-def test_observations_of_a_penalised_candidate_are_no_others_fault() -> None:
+@pytest.mark.parametrize("before", [0, 1])
+def test_observations_of_a_penalised_candidate_are_no_others_fault(before: int) -> None:
+    """before: candidates that were left out before the first generation, in a warm-up or a race's first episodes."""
     odd, model = StatisticsWarnings(), model_with()
+    model.normalizer.skipped = before
     with caught_warnings() as messages:
         for number, (skipped, penalised) in enumerate([(0, ""), (1, "ValueError: x"), (1, ""), (3, "")], 1):
+            skipped += before
+            moments = np.zeros((4, 2, 1))
+            moments[: skipped - model.normalizer.skipped] = np.nan
             model.normalizer.skipped = skipped
-            batch = replace(BEATEN.batch, penalised=penalised)
+            batch = replace(BEATEN.batch, penalised=penalised, moments=moments)
             odd.check(model, record_of(number, batch, None), batch, None)
     (message,) = messages
     assert message.startswith("2 candidates of generation 4 saw observations")

@@ -292,3 +292,5 @@ def test_a_text_beside_a_title_goes_on_below(monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     console.say_beside("  name  ", "one-two three four five six\nseven")
     assert capsys.readouterr().out == "  name  one-two three four\n        five six\n        seven\n"
+    console.say_beside("  name  ", "one two three: pip install 'a very long thing'")
+    assert capsys.readouterr().out.splitlines()[1:] == ["        pip install 'a very long thing'"], "for copying"

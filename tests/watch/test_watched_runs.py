@@ -164,11 +164,14 @@ def test_the_last_evaluation_is_told_with_its_place(tmp_path: Path) -> None:
 
 
 def test_a_solved_training_has_no_generation_whose_update_was_dropped(tmp_path: Path) -> None:
-    lines = [progress_line(1), progress_line(2), progress_line(3, gradient_norm=0.0)]
+    lines = [progress_line(1, trial=2), progress_line(2, trial=2), progress_line(3)]
     for number, solved in enumerate((True, False)):
-        write_progress(write_run(tmp_path / str(number), noted={"solved": solved}), lines)
+        leader = {"trial": 2, "generation": 2}
+        write_progress(write_run(tmp_path / str(number), noted={"solved": solved, "leader": leader}), lines)
     runs = WatchedRuns([tmp_path])
-    assert [runs.run_since(str(tmp_path / str(number)), {})["generations"] for number in range(2)] == [2, 3]
+    shown = [runs.run_since(str(tmp_path / str(number)), {}) for number in range(2)]
+    assert [each["generations"] for each in shown] == [2, 3]
+    assert [each["leader"] for each in shown] == [2, 2]
 
 
 def test_runs_of_other_environments_are_no_seeds_of_each_other(tmp_path: Path) -> None:

@@ -293,9 +293,10 @@ function showZoom() {
   for (const button of document.querySelectorAll("[data-zoom]")) button.disabled = !zoom.part && button.dataset.zoom !== "in";
 }
 
-// The trial that is left; of several the one that the training itself would show (Selection.showing_best).
+// The trial that is left, or that training has shown at its end; before that the one with the best evaluations, as fastes plot has it.
 function leaderOf(run) {
   const last = run.rungs.at(-1), left = leftOf(run), level = (trial) => levelOf(run, trial) ?? -Infinity;
+  if (run.leader) return String(run.leader);
   if (last && last.kept === 1) return String(last.trials[0]);
   return left.reduce((best, trial) => (level(trial) > level(best) ? trial : best), left[0] ?? Object.keys(run.trials)[0]);
 }
