@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 from benchmarks.learning.game_run import EPISODES, Score
 from benchmarks.learning.reports.plots import COLOURS, new_grid, save
-from benchmarks.learning.runs.training_queue import QueuedTraining, add_queue_options, read_results, run_queue
+from benchmarks.learning.runs.training_queue import QueuedTraining, add_queue_options, parsed_flags, read_results, run_queue
 from benchmarks.options import COUNT, check_envs
 from benchmarks.tables import amount, markdown_table
 from fastes.settings.preset_loader import tomllib
@@ -95,13 +94,7 @@ def draw(scores: Sequence[Score], published: Published, path: Path) -> None:
                 axes.axhline(published[game][key], color=_LEVELS, linestyle=style, linewidth=1.0)
     if len(colours) > 1:
         lines = [Line2D([], [], color=colour) for colour in colours.values()]
-        figure.legend(
-            lines,
-            [textwrap.shorten(flags or "preset", 40) for flags in colours],
-            loc="outside upper center",
-            ncols=2,
-            frameon=False,
-        )
+        figure.legend(lines, list(map(_seen, colours)), loc="outside upper center", ncols=3, frameon=False)
     figure.supxlabel("million frames; dashed: the paper's ES after 1000 million; dotted: random actions", fontsize=10)
     figure.supylabel("score", fontsize=10)
     save(figure, path)
@@ -123,6 +116,13 @@ Versions:
 
 {versions}
 """
+
+
+def _seen(flags: str) -> str:
+    """Return what a training with these flags sees, for the legend."""
+    parsed = parsed_flags(flags)
+    wrappers = [name.partition(":")[2] for name in parsed.wrapper or ()]
+    return " ".join([*(parsed.env_kwargs or ()), *wrappers]) or "screens"
 
 
 def _middles(score: Score) -> npt.NDArray[np.float64]:

@@ -111,6 +111,19 @@ def test_the_page_has_all_trainings_and_the_terminal_the_games_that_were_named(
     assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_legend_says_what_trainings_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    seen, legend = list[list[str]](), figure.legend
+    monkeypatch.setattr(figure, "legend", lambda own, *given, **named: (seen.append(given[1]), legend(own, *given, **named)))
+    memory, objects = (
+        "--env-kwargs obs_type=ram --sigma 0.1",
+        "--env-kwargs obs_type=ram --wrapper own.module:Objects --sigma 0.1",
+    )
+    scores = [score("Pong", 0, 1.0), score("Pong", 0, 1.0, memory), score("Pong", 0, 1.0, objects)]
+    games.draw(scores, games.read_published(), tmp_path / "scores.png")
+    assert seen == [["screens", "obs_type=ram", "obs_type=ram Objects"]]
+
+
 def test_games_are_known_to_a_process_that_has_used_none(tmp_path: Path) -> None:
     pytest.importorskip("ale_py")
     code = f"""
