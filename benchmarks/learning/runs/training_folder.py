@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fastes import FastES
 from fastes.cli.main import main
+from fastes.cli.saved_model import wrapped_source
 from fastes.runs.run_folder import RunFolder
 
 
@@ -47,10 +48,10 @@ def trained(env: str, flags: Sequence[str], seed: int, timesteps: int, runs: Pat
 
 
 def load(checkpoint: Path, env: str) -> FastES:
-    """The model of a checkpoint, in this process. env: its id, whose module may have to be imported first."""
+    """The model of a checkpoint in a run folder, in this process. env: its id, whose module may have to be imported first."""
     if ":" in env:
         importlib.import_module(env.partition(":")[0])
-    return FastES.load(checkpoint, n_workers=0)
+    return FastES.load(checkpoint, wrapped_source(checkpoint.parent, None, {}, ()), n_workers=0)
 
 
 def _train(*arguments: str) -> None:
