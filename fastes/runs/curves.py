@@ -96,7 +96,7 @@ class Curve(NamedTuple):
         settings: All settings, with the keys of policy_kwargs among them, and env and env_kwargs.
         race: The settings that tell a race of recipes from other runs; None if no recipes raced.
         clock: How long it took.
-        scores: The returns by which the last rung ranked the trials that go on, by their numbers.
+        scores: The returns by which the last rung ranked the trials that continue, by their numbers.
         shown: The trial that training has shown at its end; 0 before that.
     """
 
