@@ -128,9 +128,10 @@ class Curve(NamedTuple):
     def leader(self) -> float:
         """The trial that is left, or that training has shown at its end; before that the one with the best evaluations."""
         at, winner = self.rung_ends[-1] if self.rung_ends else (0.0, 0)
-        if self.shown or winner or not len(self.trials):
+        known: set[float] = {*self.trials.tolist()}
+        if not known or (self.shown or winner) in known:  # a damaged file may name another one
             return float(self.shown or winner or 1)
-        left = {*map(float, self.scores)} or {*self.trials[self.steps > at].tolist()} or {*self.trials.tolist()}
+        left = known & {*self.scores} or {*self.trials[self.steps > at].tolist()} or known
         return float(max(sorted(left), key=lambda trial: self._level(trial, at)))
 
     def _level(self, trial: float, since: float) -> float:

@@ -192,6 +192,8 @@ def test_the_leader_is_the_one_that_the_training_would_show() -> None:
     assert one_is_ahead._replace(returns=np.full(7, 3.0)).leader == 2, "its score counts, although it was not evaluated since"
     assert Curve("x", steps, returns, trials=trials, rung_ends=rungs, scores={1: math.nan, 2: 5.0}).leader == 2
     assert one_is_ahead._replace(shown=1).leader == 1, "training has ended, and says so"
+    assert one_is_ahead._replace(shown=9).leader == 2, "no trial has this number"
+    assert one_is_ahead._replace(scores={7: 9.0, 2: 5.0}).leader == 2, "the other one has no evaluation to draw"
 
 
 def test_a_trial_that_was_solved_leads(tmp_path: Path) -> None:

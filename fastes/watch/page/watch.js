@@ -296,7 +296,7 @@ function showZoom() {
 // The trial that is left, or that training has shown at its end; before that the one with the best evaluations, as fastes plot has it.
 function leaderOf(run) {
   const last = run.rungs.at(-1), left = leftOf(run), level = (trial) => levelOf(run, trial) ?? -Infinity;
-  if (run.leader) return String(run.leader);
+  if (run.leader in run.trials) return String(run.leader);
   if (last && last.kept === 1) return String(last.trials[0]);
   return left.reduce((best, trial) => (level(trial) > level(best) ? trial : best), left[0] ?? Object.keys(run.trials)[0]);
 }
