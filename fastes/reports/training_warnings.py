@@ -41,7 +41,7 @@ class StatisticsWarnings:
         self._lowest, self._highest = math.inf, -math.inf  # mean return of a generation so far, and return
         self._first_lengths: tuple[float, int] | None = None  # mean and shortest of the first generation, if it was seen
         self._candidates, self._evaluations = ReturnsOverBudget(), ReturnsOverBudget()
-        self._skipped: int | None = None  # candidates that the statistics of observations have left out, if known
+        self._skipped = 0  # candidates that the statistics of observations have left out so far
         self._is_racing = False
 
     def check(

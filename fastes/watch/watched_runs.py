@@ -98,10 +98,11 @@ class WatchedRuns:
         Raises:
             KeyError: For a name that is not one of the runs.
         """
+        path = self.path_of(name)
+        overview, config = overview_and_config(path)
+        noted = as_table(config.get("run"))
+        leader = leader_in(noted)
         with self._lock:
-            self._search()
-            path = self._found[name]
-            overview, config = overview_and_config(path)
             followed = self._followed.pop(name, None) or FollowedProgress(path / PROGRESS)
             self._followed[name] = followed
             while len(self._followed) > MOST_FOLLOWED:
@@ -109,8 +110,7 @@ class WatchedRuns:
             complete = True
             with contextlib.suppress(OSError):  # deleted meanwhile, or not there yet
                 complete = followed.update(SPENT_SECONDS)
-            noted = as_table(config.get("run"))
-            curves, last, leader = followed.since(cursor), followed.place_of(last_evaluation_in(noted)), leader_in(noted)
+            curves, last = followed.since(cursor), followed.place_of(last_evaluation_in(noted))
             before = self._rows.get(name)
         row = {**_row(name, overview, before), "settings": _settings_of(overview), **_group_of(overview)}
         silent = None if overview.updated is None else max(time.time() - overview.updated, 0.0)

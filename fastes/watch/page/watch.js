@@ -295,8 +295,8 @@ function showZoom() {
 
 // The trial that is left, or that training has shown at its end; before that the one with the best evaluations, as fastes plot has it.
 function leaderOf(run) {
-  const last = run.rungs.at(-1), left = leftOf(run), level = (trial) => levelOf(run, trial) ?? -Infinity;
   if (run.leader in run.trials) return String(run.leader);
+  const last = run.rungs.at(-1), left = leftOf(run), level = (trial) => levelOf(run, trial) ?? -Infinity;
   if (last && last.kept === 1) return String(last.trials[0]);
   return left.reduce((best, trial) => (level(trial) > level(best) ? trial : best), left[0] ?? Object.keys(run.trials)[0]);
 }
@@ -309,9 +309,9 @@ function leftOf(run) {
 
 // The running mean of a trial's evaluations since the last rung, to which each gives a third; it begins with the score there.
 function levelOf(run, trial) {
-  const last = run.rungs.at(-1), since = last?.at ?? -Infinity, score = last?.scores[last.trials.indexOf(Number(trial))] ?? null;
+  const last = run.rungs.at(-1), since = last?.at ?? -Infinity, begin = last?.scores[last.trials.indexOf(Number(trial))] ?? null;
   const values = run.trials[trial].evaluations.filter((row) => row[0] > since && row[EVALUATION] !== null).map((row) => row[EVALUATION]);
-  return values.reduce((mean, value) => (mean === null ? value : mean + (value - mean) / 3), score);
+  return values.reduce((mean, value) => (mean === null ? value : mean + (value - mean) / 3), begin);
 }
 
 const curveOf = (run, trial) => run.trials[trial] ?? { evaluations: [], generations: [] };
