@@ -328,9 +328,9 @@ class Agent:
         return Curve(name, steps, returns, self.target_return, trials, rung_ends, dict(kept.recipes), shown=shown)
 
     def as_judged(self) -> AbstractContextManager[None]:
-        """A block in which a model that max_minutes has ended is the one that the end of its budget would have chosen.
+        """Within the block, a model that max_minutes has ended is as the end of its budget would have left it.
 
-        Any other model is unchanged in the block.
+        Any other model is unchanged there.
         """
         return self.trainer.as_judged()
 
@@ -616,7 +616,7 @@ class Agent:
             seed: The first seed that candidates are trained with; everything follows from it.
             n_seeds: Trainings of each candidate, with successive seeds.
             sampler: 'tpe', 'random', or an Optuna sampler.
-            pruner: 'median', 'halving', 'hyperband', 'none', or an Optuna pruner. It hears of each candidate's mean return
+            pruner: 'median', 'halving', 'hyperband', 'none', or an Optuna pruner. It gets each candidate's mean return
                 after 1, 2 and 4 eighths of its budget.
             parallel: Candidates of a batch, which train side by side. It changes what is drawn; n_workers does not.
             episodes: Noise-free episodes of an evaluation.

@@ -28,7 +28,7 @@ def import_policy(
     vec_normalize: Any = None,
     **arguments: Any,
 ) -> FastES:
-    """Make a model of a policy that another library has trained: it acts as that does without noise, and can learn further.
+    """Make a model of a policy that another library has trained. It acts as the source does without noise, and can learn.
 
     >>> import numpy as np
     >>> from fastes import import_policy
@@ -56,8 +56,8 @@ def import_policy(
             obs_freeze_after=0 lets training update them.
 
     Raises:
-        ValueError: Shapes that do not fit each other or the environment, or a network that no policy here can be.
-        TypeError: Another source.
+        ValueError: Shapes that do not fit each other or the environment, or a network that no policy here can represent.
+        TypeError: A source of another type.
     """
     if odd := [name for name in _OF_THE_SOURCE if name in arguments]:
         raise TypeError(f"{odd[0]} = {arguments[odd[0]]!r} follows from the policy that is imported: leave it out")

@@ -53,8 +53,8 @@ def train_seeds(
         The models, in the order of seeds.
 
     Raises:
-        Exception: Any error of FastES and learn. One of learn, Ctrl-C too, ends all trainings: its attribute `models` has the
-            models, each as after its last complete generation.
+        Exception: Any error of FastES and learn. An error in learn, or Ctrl-C, ends all trainings; its attribute `models` has
+            the models, each as it was after its last complete generation.
     """
     if "seed" in arguments:
         raise TypeError(

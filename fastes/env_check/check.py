@@ -109,8 +109,8 @@ class EnvCheck(NamedTuple):
         policies: Episodes of random policies.
         repeated: Whether the same seed and actions give the same episode.
         elsewhere: Whether they do in two new environments; None if `repeated` or something else is wrong.
-        total_timesteps: The budget that `seconds` is of.
-        processes: The processes that it is shared by.
+        total_timesteps: The budget that `seconds` is for.
+        processes: Number of processes that share it.
         findings: Faults, errors first.
 
     Parts that could not be played are None.

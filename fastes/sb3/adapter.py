@@ -250,9 +250,9 @@ class FastES(Agent):
             progress_bar: Show a progress bar, in a notebook with Matplotlib also the learning curve.
             max_minutes: End after the generation that runs then, at least one; None for no limit. Schedules still follow
                 total_timesteps, so that the training is a prefix of the longer one: `learn` with reset_num_timesteps=False
-                continues it bit for bit. The model therefore keeps its last parameters; those that the end of a budget would
-                choose (`trials`, `archive_size`) it has within `with model.as_judged():`. model.out_of_time is True then. That
-                choice takes time of its own: about 350 episodes for an archive.
+                continues it bit for bit. model.out_of_time is then True, and the model keeps its last parameters. Within
+                `with model.as_judged():` it has those that the end of a budget would choose (`trials`, `archive_size`). That
+                choice takes time of its own: about 350 episodes for an archive of 8.
 
         Raises:
             WorkerError: For an exception in an environment. After any exception, including Ctrl-C, the model is as it was after
