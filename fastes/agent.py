@@ -219,7 +219,7 @@ class Agent:
         if not trained:
             warn_user(
                 f"the parameters from before this training reach target_return = {self.target_return:g} already, and are kept. "
-                "target_return='none' (--target-return none) goes on",
+                "target_return='none' (--target-return none) continues",
                 UserWarning,
             )
         return self

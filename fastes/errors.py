@@ -110,7 +110,7 @@ def summary_of(error: BaseException) -> str:
     try:
         said = str(error)
     except Exception as failed:
-        said = f"(its text cannot be told: str of it raises {type(failed).__name__})"
+        said = f"(its text is unknown: str of it raises {type(failed).__name__})"
     return writable(f"{type(error).__name__}: {said}")
 
 

@@ -68,7 +68,7 @@ def import_policy(
     if network.statistics is not None and _normalizes(env):
         if not is_sb3(source) or statistics is not None:
             raise ValueError(
-                f"{shown(env)} normalises observations by itself, and the policy would do so again by mean and std: pass an "
+                f"{shown(env)} normalises observations itself, and the policy would do so again by mean and std: pass an "
                 "environment that does not, such as its id"
             )
         network = replace(network, statistics=None)  # the model's VecNormalize, which env has as well

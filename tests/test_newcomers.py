@@ -213,7 +213,7 @@ def test_environment_and_policy_have_any_order(by_place: tuple[str, ...], named:
         ((), {}, r"env = None is a NoneType: expected an environment id such as 'CartPole-v1'"),
         ((), {"policy": "MlpPolicy"}, "env = None is a NoneType"),
         (("MlpPolicy",), {}, "'MlpPolicy'.* names a policy but no environment"),
-        (("MlpPolicy", "CartPole-v1"), {"env": "Toy-v0"}, "FastES got 'CartPole-v1' beside an environment and a policy"),
+        (("MlpPolicy", "CartPole-v1"), {"env": "Toy-v0"}, "FastES got 'CartPole-v1' in addition to an environment and"),
     ],
 )
 def test_an_environment_too_few_or_many_is_told(by_place: tuple[str, ...], named: dict[str, str], said: str) -> None:

@@ -341,7 +341,7 @@ def test_observations_that_are_not_finite(value: Any, at: int, normalize: bool, 
 
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_only_observations_that_are_not_finite(n_workers: int, tmp_path: Path) -> None:
-    """The statistics stay empty; returns are finite, so training goes on."""
+    """The statistics stay empty; returns are finite, so training continues."""
     with FastES(numbers(observation=NAN, always=True), n_workers=n_workers, **SMALL) as model:
         records, error = learn_or_stop(model, 3)
         assert error is None

@@ -338,7 +338,7 @@ def test_layers_are_taken_as_torch_has_them() -> None:
         (mlp(), {"activation_fn": "tanh"}, ValueError, "pass outputs='actions'"),
         (mlp(outputs="actions"), {"activation_fn": "gelu"}, ValueError, "activation_fn = 'gelu'.*TorchPolicy"),
         (mlp() | {"layers.1.bias": np.zeros(2)}, {"activation_fn": "tanh"}, ValueError, "bias of layer 1 has shape"),
-        (mlp() | {"layers.2.weight": np.zeros((6, 4))}, {"activation_fn": "tanh"}, ValueError, "with .T where"),
+        (mlp() | {"layers.2.weight": np.zeros((6, 4))}, {"activation_fn": "tanh"}, ValueError, "with .T if"),
         (mlp() | {"layers.0.weight_ih": np.zeros(2)}, {"activation_fn": "tanh"}, ValueError, "'layers.0.weight_ih'"),
         ({"lstm_actor.weight_ih_l0": WEIGHT}, {}, ValueError, "only policies of dense layers"),
         ({"features_extractor.scale": MEAN, "action_net.weight": WEIGHT}, {}, ValueError, "only policies of dense layers"),
@@ -552,7 +552,7 @@ def test_statistics_come_from_vec_normalize() -> None:
         assert not model.settings.normalize_obs, "the environment does it"
         found = model.predict(normalizing.normalize_obs(observations()), deterministic=True)[0]
         assert_same_actions(found, expected)
-    with pytest.raises(ValueError, match="normalises observations by itself"):
+    with pytest.raises(ValueError, match="normalises observations itself"):
         import_policy(algorithm, normalizing, mean=MEAN, std=STD)
     with pytest.raises(TypeError, match="leave these out"):
         import_policy(algorithm, env_of(FINITE), vec_normalize=normalizing, mean=MEAN, std=STD)

@@ -74,7 +74,8 @@ def test_another_file_of_a_run_folder_is_no_damaged_checkpoint(name: str, tmp_pa
         (tmp_path / each).write_bytes(content)
     with pytest.raises(CheckpointError) as error:
         FastES.load(tmp_path / name)
-    assert str(error.value) == f"{tmp_path / name}: no checkpoint: it is no zip file; beside it are best.zip and checkpoint.zip"
+    reason = "no checkpoint: it is not a zip file; next to it are best.zip and checkpoint.zip"
+    assert str(error.value) == f"{tmp_path / name}: {reason}"
 
 
 def test_a_function_that_makes_a_vector_environment_is_told_so() -> None:

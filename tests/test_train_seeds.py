@@ -426,7 +426,7 @@ def test_a_seed_s_run_is_taken_by_the_other_commands(tmp_path: Path, capsys: pyt
     assert main(["plot", str(run), str(single), "--out", str(tmp_path / "both.png")]) == 0
     capsys.readouterr()
     assert main(["train", "--resume", str(run), "--seeds", "2"]) == 2
-    assert "--seeds belongs to new runs: go on with each run by itself" in capsys.readouterr().err
+    assert "--seeds belongs to new runs: resume each run on its own" in capsys.readouterr().err
 
 
 def test_a_config_gives_its_settings_to_all_seeds(tmp_path: Path) -> None:
@@ -462,7 +462,7 @@ def test_an_error_in_one_seed_saves_all_of_them(tmp_path: Path, capsys: pytest.C
     assert main(_command(tmp_path, *flags, "--total-timesteps", "300")) == 1
     error, place = capsys.readouterr().err, tmp_path / "Toy-v0"
     assert "training failed with seed 1, in its generation 2\n" in error
-    assert "all 3 runs are saved as they were before; to go on:\n" in error
+    assert "all 3 runs are saved as they were before; to continue:\n" in error
     assert f"fastes replay {place}/2 --generation 2 --job " in error
     assert "toy fails" in error
     for number in (1, 2, 3):
@@ -552,7 +552,7 @@ def test_seeds_that_are_solved_are_not_to_go_on(
     assert 0 < len(solved) < 3
     left = [f"  seed {seed}: fastes train --resume {place}/{seed + 1}\n" for seed in range(3) if seed not in solved]
     named = ", ".join(f"seed {seed}" for seed in sorted(solved))
-    assert f"stopped by Ctrl-C; solved: {named}; to go on:\n{''.join(left)}" in said
+    assert f"stopped by Ctrl-C; solved: {named}; to continue:\n{''.join(left)}" in said
     assert said.count("--resume") == len(left)
 
 
@@ -566,7 +566,7 @@ def test_two_interrupts_stop_at_once(tmp_path: Path) -> None:
         err = interrupt_twice(process, marker)
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert "each run's last checkpoint is whole; to go on:\n  seed 0: fastes train --resume runs/Toy-v0/1  (" in err
+    assert "each run's last checkpoint is whole; to continue:\n  seed 0: fastes train --resume runs/Toy-v0/1  (" in err
     for number in ("1", "2"):
         with FastES.load(tmp_path / "runs" / "Toy-v0" / number / "checkpoint.zip", n_workers=0) as model:
             assert model.generation >= 1

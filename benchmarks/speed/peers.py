@@ -55,7 +55,7 @@ class PeerWay(NamedTuple):
 
 
 def peer_ways(n_workers: int) -> list[PeerWay]:
-    """Ways that are known to be fast: for PPO, each VecEnv with one torch thread and with one a worker."""
+    """Ways that are known to be fast: for PPO, each VecEnv with one torch thread and with one per worker."""
     found = [PeerWay("ars", 8, Way(False, 1)), PeerWay("ars", n_workers, Way(True, 1))]
     for envs, processes in ((1, False), (8, False), (8, True)):
         found += [PeerWay("ppo", envs, Way(processes, threads)) for threads in sorted({1, n_workers})]

@@ -1,11 +1,12 @@
-"""Check the English of the pages and docstrings against a table of habits that a native technical writer does not have.
+"""Check the English of pages, docstrings and messages against a table of habits that a native technical writer does not have.
 
 python docs/scripts/check_prose.py                      # fails if a folder has more findings than prose_counts.txt allows
 python docs/scripts/check_prose.py --show fastes/pools  # every finding there, with what to write instead
 python docs/scripts/check_prose.py --update             # store today's counts; refused if their sum rises
 
-Code, comments, examples and the addresses of links are not checked. A rule is a pattern and advice; a space in a pattern
-matches any white space. To add a rule, add a line to RULES and an example to tests/docs/test_prose.py.
+Code, comments, examples and the addresses of links are not checked. Messages are the strings in fastes/ that have a space. A
+rule is a pattern and advice; a space in a pattern matches any white space. To add a rule, add a line to RULES and an example to
+tests/docs/test_prose.py.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ GENERATED = ("settings.md", "preset-settings.md", "command-line.md")  # docs/scr
 LONGEST_LINE = 128
 MOST_NUMBERS = 6  # in a sentence; more belong into a table
 
-PAGES, DOCSTRINGS, BOTH = "pages", "docstrings", "both"
+PAGES, DOCSTRINGS, MESSAGES, ALL = "pages", "docstrings", "messages", "all"
 _UNIT = (
     r"(?:lines?|steps?|bytes?|kB|MB|threads?|process(?:es)?|workers?|candidates?|episodes?|actions?|calls?|rows?|[numμ]?s|"
-    r"seconds?|\d)"
+    r"seconds?|one|\d)"
 )
-_EACH = r"(?:generation|second|core|CPU|candidate|step|worker|node|episode|process|value|row|seed|turn)"
+_EACH = r"(?:usable )?(?:generation|second|core|CPU|candidate|step|worker|node|episode|process|value|row|seed|turn)"
 
 
 class Rule(NamedTuple):
@@ -45,7 +46,7 @@ class Rule(NamedTuple):
     name: str
     pattern: str
     instead: str
-    where: str = BOTH
+    where: str = ALL
 
 
 RULES = (
@@ -98,7 +99,7 @@ class Finding(NamedTuple):
 def findings_in(text: str, where: str) -> Iterator[tuple[int, Rule, str]]:
     """Yield (line from 0, rule, words) for each place of a text to which a rule of its kind applies."""
     for rule, pattern in _COMPILED:
-        if rule.where in (BOTH, where):
+        if rule.where in (ALL, where):
             for found in pattern.finditer(text):
                 yield text.count("\n", 0, found.start()), rule, " ".join(found[0].split())
 
@@ -159,6 +160,32 @@ def findings_of_page(path: Path) -> list[Finding]:
     return sorted(found, key=lambda each: each.line)
 
 
+def messages_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) for each text with a space that is not a docstring. A number stands for a value in an f-string."""
+    parts = set()
+    for node in ast.walk(tree):  # a node comes before its parts
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            parts.add(node.value)
+        text = None
+        if isinstance(node, ast.JoinedStr):
+            parts.update(node.values)
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in parts:
+            text = node.value
+        if text is not None and " " in text:
+            yield node.lineno, text
+
+
+def findings_of_messages(path: Path) -> list[Finding]:
+    """Check the messages of a module; each finding has the line in which its message begins."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        Finding(path, line, rule.name, words, rule.instead)
+        for line, text in messages_of(tree)
+        for _, rule, words in findings_in(text, MESSAGES)
+    ]
+
+
 def findings_of_module(path: Path) -> list[Finding]:
     """Check the docstrings of a module; lines count from 1."""
     found = []
@@ -173,7 +200,7 @@ def findings_of_module(path: Path) -> list[Finding]:
 
 
 def all_findings() -> list[Finding]:
-    """Check every page and every docstring of the repository."""
+    """Check every page, docstring and message of the repository."""
     found: list[Finding] = []
     for path in sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md")):
         if path.name not in GENERATED and path.name != "CHANGELOG.md":
@@ -181,6 +208,8 @@ def all_findings() -> list[Finding]:
     for folder in PYTHON_FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             found += findings_of_module(path)
+    for path in sorted((ROOT / "fastes").rglob("*.py")):
+        found += findings_of_messages(path)
     return found
 
 

@@ -25,8 +25,8 @@ default holds where the [preset](../presets.md) of the environment says nothing.
 winner of a [race of recipes](../guide/choosing-settings.md#a-race-of-recipes).
 [Choosing settings](../guide/choosing-settings.md) says what to change first.
 
-`population_scale=k` (`--population-scale K`) is no setting of its own: as a training begins, it multiplies `population_size`,
-and what goes with it, for [many cores](../guide/many-cores.md#a-larger-population).
+`population_scale=k` (`--population-scale K`) is not a setting of its own: as a training begins, it multiplies
+`population_size`, and what goes with it, for [many cores](../guide/many-cores.md#a-larger-population).
 
 A schedule is a number, `"lin_0.02"` (falls to zero over the budget), `"lin_0.02_0.005"` (goes from the first to the second),
 `"exp_0.02_0.001"` (the same by equal factors), or in Python a function of the remaining progress (1 to 0).

@@ -42,7 +42,7 @@ def check_arrays(place: str, given: Mapping[str, npt.NDArray[Any]], expected: Ma
         raise CheckpointError(f"the checkpoint's array '{place}.{name}' {found}: expected finite {array.dtype} {array.shape}")
     if unknown := sorted(set(given) - set(expected)):
         raise CheckpointError(
-            f"the checkpoint's {place!r} has the arrays {unknown}, which are no part of its policy and optimizer: it was edited"
+            f"the checkpoint's {place!r} has the arrays {unknown}, which are not part of policy and optimizer: it was edited"
         )
     if "sigma" in given and not (given["sigma"] > 0.0).all():
         raise CheckpointError(f"the checkpoint's array '{place}.sigma' has values that are not positive: the file is damaged")

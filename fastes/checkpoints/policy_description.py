@@ -250,7 +250,7 @@ def _count_others(images: Sequence[tuple[int, int]], settings: Mapping[str, Any]
             raise ValueError(f"an image of values {first} to {first + count} of observations {obs_shape}, behind value {past}")
         past = first + count
     if (columns := settings.get("obs_columns", ALL)) != ALL:
-        raise ValueError(f"settings.obs_columns = {columns!r:.1000} beside an image, which leaves none to choose")
+        raise ValueError(f"settings.obs_columns = {columns!r:.1000} with an image, which leaves none to choose")
     return size - sum(count for _, count in images)
 
 

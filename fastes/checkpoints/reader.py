@@ -112,8 +112,8 @@ def _damage_is_said(what: object, hint: str) -> Iterator[None]:
 def _hint(path: Path) -> str:
     """Return which files in a damaged one's folder are whole, and what to do with the one that was trained longest."""
     beside = [name for name in RUN_FILES if name != path.name and path.with_name(name).is_file()]
-    if beside and path.suffix != ".zip":  # a file of a run folder that is no checkpoint
-        return f"; beside it {'is' if len(beside) == 1 else 'are'} {' and '.join(beside)}"
+    if beside and path.suffix != ".zip":  # a file of a run folder that is not a checkpoint
+        return f"; next to it {'is' if len(beside) == 1 else 'are'} {' and '.join(beside)}"
     names = [*RUN_FILES, MIDWAY] if path.name in RUN_FILES else [path.name]
     beside = [
         name for name in (*names, *(f"{each}.bak" for each in names)) if name != path.name and path.with_name(name).is_file()
@@ -124,7 +124,8 @@ def _hint(path: Path) -> str:
     whole = sorted(steps, key=lambda name: -steps[name])
     listed = ", ".join(f"{name} ({steps[name]} timesteps)" for name in whole)
     best, damaged = (shlex.quote(str(each)) for each in (path.with_name(whole[0]), path))
-    return f". Whole files beside it: {listed}. To see what one does: fastes play {best}; to go on from it: cp {best} {damaged}"
+    what_to_do = f"To see what one does: fastes play {best}; to continue from it: cp {best} {damaged}"
+    return f". Whole files next to it: {listed}. {what_to_do}"
 
 
 def _steps_of(path: Path) -> int | None:
@@ -164,12 +165,12 @@ def _check_end(file: IO[bytes]) -> None:
         raise CheckpointError("the file is empty")
     file.seek(0)
     if file.read(2) != b"PK":
-        raise CheckpointError("no checkpoint: it is no zip file")
+        raise CheckpointError("no checkpoint: it is not a zip file")
     file.seek(max(0, size - _END_RECORD - _ZIP64_LOCATOR))
     locator, end = (tail := file.read())[:-_END_RECORD], tail[-_END_RECORD:]
     file.seek(0)
     if len(end) < _END_RECORD or not end.startswith(b"PK\x05\x06"):
-        raise CheckpointError("the file is cut off, or is no checkpoint")
+        raise CheckpointError("the file is cut off, or is not a checkpoint")
     members, directory = int.from_bytes(end[10:12], "little"), int.from_bytes(end[12:16], "little")
     start = int.from_bytes(end[16:20], "little")
     if size > _MAX_FILE_BYTES or members > 64 or directory > 1 << 16:

@@ -85,6 +85,6 @@ def _json(data: dict[str, Any]) -> bytes:
         sizes = {name: len(json.dumps(value, indent=1)) for name, value in data.items()}
         named = ", ".join(f"{name!r} {size}" for name, size in sorted(sizes.items(), key=lambda item: -item[1])[:3])
         raise ValueError(
-            f"{len(text)} bytes beside the arrays: a checkpoint holds {MAX_DATA_BYTES} (the largest, in bytes: {named})"
+            f"{len(text)} bytes in addition to the arrays: a checkpoint holds {MAX_DATA_BYTES} (the largest, in bytes: {named})"
         )
     return text

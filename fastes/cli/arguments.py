@@ -115,7 +115,7 @@ def add_short_help(parser: Any, main: Sequence[str]) -> None:
 
 def add_workers(parser: Any) -> None:
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="worker processes; 0: in this one (default: one a usable core)"
+        "--workers", type=int, metavar="N", help="worker processes; 0: in this one (default: one per usable core)"
     )
 
 

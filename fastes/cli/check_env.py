@@ -68,7 +68,7 @@ def add_check_env(commands: Any) -> None:
     check.add_argument("--workers", type=int, metavar="N", help="processes for that (default: one per usable core)")
     check.add_argument("--json", action="store_true", help="print JSON")
     check.add_argument("--noted-in", type=int, help=argparse.SUPPRESS)  # descriptor for Whereabouts
-    add_settings(check)
+    add_settings(check, steps="the budget of a training (default: that of its settings)")
 
 
 def run_check_env(arguments: argparse.Namespace) -> int:

@@ -114,7 +114,7 @@ def parsed(line: str) -> Requirement:
     """Return a line of a distribution's Requires-Dist in parts."""
     match = _REQUIREMENT.match(line)
     if match is None:
-        raise ValueError(f"{line!r} is no requirement: expected a name, [extras], versions and a marker behind ';'")
+        raise ValueError(f"{line!r} is not a requirement: expected a name, [extras], versions and a marker behind ';'")
     name, extras, version, marker = match.groups(default="")
     return Requirement(name, tuple(each.strip() for each in extras.split(",") if each.strip()), version.strip(), marker.strip())
 

@@ -105,7 +105,7 @@ def _stages(arguments: argparse.Namespace, opened: ExitStack) -> list[Stage]:
     stages = [Stage("untrained", untrained), Stage(_LABELS.get(path.name, "trained"), trained)]
     between, of_run = path.with_name(MIDWAY), path.name in RUN_FILES
     if not of_run or not between.is_file():
-        reason = f"{path.parent} has no {MIDWAY}, which trainings write" if of_run else f"{path} is no run folder"
+        reason = f"{path.parent} has no {MIDWAY}, which trainings write" if of_run else f"{path} is not a run folder"
         say(f"{reason}: the stages are untrained and {stages[-1].label}")
         return stages
     midway = opened.enter_context(load_file(between, arguments, 0))

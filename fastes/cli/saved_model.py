@@ -57,7 +57,7 @@ def load_model(arguments: argparse.Namespace, n_workers: int | None) -> FastES:
 def load_file(path: Path, arguments: argparse.Namespace, n_workers: int | None) -> FastES:
     """Load a checkpoint in the environment that the arguments describe."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".* is no target. To use it ", category=UserWarning)  # nothing trains here
+        warnings.filterwarnings("ignore", message=".* is not a target. To use it ", category=UserWarning)  # nothing trains here
         return _load_file(path, arguments, n_workers)
 
 

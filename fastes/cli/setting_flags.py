@@ -19,12 +19,13 @@ _METAVARS = {"str | Filters": "NAME|JSON"}
 _EXAMPLE = """'{"alive_bonus": [0, 1]}', in quotes for the shell"""
 
 
-def add_settings(parser: Any, without: Collection[str] = ()) -> None:
+def add_settings(parser: Any, without: Collection[str] = (), steps: str = "") -> None:
     """Add the flags. Their help shows the values of the plain recipe.
 
     Args:
         parser: Gets them.
         without: Settings without a flag.
+        steps: Help of --total-timesteps, with its default, for a command whose budget is another.
     """
     plain = load_preset(PLAIN)
     groups: dict[str, Any] = {}
@@ -32,10 +33,11 @@ def add_settings(parser: Any, without: Collection[str] = ()) -> None:
         group = described(item).group
         if group not in groups:
             groups[group] = parser.add_argument_group(group)
-        _add_setting(groups[group], item, plain)
+        _add_setting(groups[group], item, plain, steps if item.name == "total_timesteps" else "")
 
 
-def _add_setting(group: Any, item: Any, plain: Mapping[str, Any]) -> None:
+def _add_setting(group: Any, item: Any, plain: Mapping[str, Any], instead: str) -> None:
+    """Add the flag of a setting. instead: its help; '' for the setting's own, with the default of the plain recipe."""
     flag, text = "--" + item.name.replace("_", "-"), described(item).help.replace("%", "%%")
     if item.name == "policy":  # the metavar shows its values
         text = text.partition("; ")[2]
@@ -43,7 +45,7 @@ def _add_setting(group: Any, item: Any, plain: Mapping[str, Any]) -> None:
         _add_policy_keys(group)
         return
     default = default_of(item)
-    text = f"{text} (default: {plain.get(item.name, default)})"
+    text = instead or f"{text} (default: {plain.get(item.name, default)})"
     if item.type.startswith("dict"):
         group.add_argument(flag, type=_table, metavar="JSON", help=text)
         return
@@ -98,7 +100,7 @@ def _name_or_list(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r:.200} is no JSON ({error}): expected '[[16, 8, 4], [32, 4, 2]]'") from None
+        raise argparse.ArgumentTypeError(f"{text!r:.200} is not JSON ({error}): expected '[[16, 8, 4], [32, 4, 2]]'") from None
 
 
 def _one_of(choices: Sequence[str]) -> str:
@@ -122,9 +124,9 @@ def _table(text: str) -> dict[str, Any]:
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r:.200} is no JSON ({error}): expected {_EXAMPLE}") from None
+        raise argparse.ArgumentTypeError(f"{text!r:.200} is not JSON ({error}): expected {_EXAMPLE}") from None
     if not isinstance(table, dict):
-        raise argparse.ArgumentTypeError(f"{text!r:.200} is no JSON object: expected {_EXAMPLE}")
+        raise argparse.ArgumentTypeError(f"{text!r:.200} is not a JSON object: expected {_EXAMPLE}")
     return table
 
 

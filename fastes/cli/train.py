@@ -118,7 +118,7 @@ def _add_start(train: Any) -> None:
     """Add the arguments that say how a training begins."""
     train.add_argument("env", nargs="?", help="environment id, such as HalfCheetah-v5 or module:Env-v0")
     train.add_argument(
-        "--resume", type=Path, metavar="RUN", help="go on with a run folder; --total-timesteps is its new budget"
+        "--resume", type=Path, metavar="RUN", help="continue a run, given by its folder; --total-timesteps is its new budget"
     )
     train.add_argument(
         "--max-minutes",
@@ -167,7 +167,7 @@ def _add_run_folder(train: Any) -> None:
     add_report(train)
     for flag, name in (("--monitor-csv", MONITOR), ("--evaluations-npz", EVALUATIONS)):
         train.add_argument(
-            flag, action="store_true", help=f"write {name} as Stable-Baselines3 does; a resumed run goes on with what it has"
+            flag, action="store_true", help=f"write {name} as Stable-Baselines3 does; a resumed run continues what it has"
         )
 
 
@@ -180,7 +180,7 @@ def run_train(arguments: argparse.Namespace) -> int:
         raise ValueError("expected an environment id, as in 'fastes train CartPole-v1', --config FILE or --resume RUN")
     if arguments.env is not None and arguments.env not in gymnasium.registry and is_run_folder(Path(arguments.env)):
         raise ValueError(
-            f"{arguments.env} is a run folder: --resume {arguments.env} goes on with it, --config begins another such run"
+            f"{arguments.env} is a run folder: --resume {arguments.env} continues it, --config begins another such run"
         )
     if arguments.seeds is not None:
         return _run_seeds(arguments)
@@ -354,7 +354,7 @@ def _tell_start(model: FastES, what: str) -> None:
     least = "at least " if settings.generation_timesteps else ""
     is_race = model.selection.is_new_race
     shape = f"{settings.policy}{seen}, {model.num_params} parameters"
-    policy = "" if is_race else f"{shape}, {least}{settings.population_size} candidates a generation, "
+    policy = "" if is_race else f"{shape}, {least}{settings.population_size} candidates per generation, "
     say(f"{model.source.name}: {policy}{model.pool.in_words}, {what}")
 
 
@@ -401,14 +401,14 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
             saved = folder.save_somewhere(model)
     except KeyboardInterrupt:
         say(
-            f"\nstopped at once. {_what_is_lost(model, folder)} To go on: {resume_command(model, folder.shown)}",
+            f"\nstopped at once. {_what_is_lost(model, folder)} To continue: {resume_command(model, folder.shown)}",
             file=sys.stderr,
         )
         return INTERRUPTED
     except Terminated as ended:
         saved = folder.save_somewhere(model)
         name = signal.Signals(ended.number).name
-        say(f"\n{name}: {saved} is written; to go on: {resume_command(model, folder.shown)}", file=sys.stderr)
+        say(f"\n{name}: {saved} is written; to continue: {resume_command(model, folder.shown)}", file=sys.stderr)
         with contextlib.suppress(OSError, FastESError):
             folder.draw(model)
         return ended.exit_status
@@ -446,7 +446,7 @@ def _tell_how_to_replay(model: FastES, folder: RunFolder, error: Exception) -> N
 def _run_seeds(arguments: argparse.Namespace) -> int:
     first, number = arguments.seed or 0, check_int("--seeds", arguments.seeds, 1, MOST_SEEDS)
     if arguments.resume is not None:
-        raise ValueError("--seeds belongs to new runs: go on with each run by itself, as in fastes train --resume RUN")
+        raise ValueError("--seeds belongs to new runs: resume each run on its own, as in fastes train --resume RUN")
     with contextlib.ExitStack() as until_the_end:
         place = _absolute(_place_of_runs(arguments))
         models = make_models(lambda seed: _new_model(arguments, seed), range(first, first + number))

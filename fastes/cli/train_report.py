@@ -51,10 +51,10 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
     """
     say(_counts(model, session))
     if model.out_of_time:
-        say(f"ended by --max-minutes, before its budget; to go on: {resume_command(model, folder.shown)}")
+        say(f"ended by --max-minutes, before its budget; to continue: {resume_command(model, folder.shown)}")
     if interrupted:
         bar.close()
-        say(f"stopped by Ctrl-C; to go on: {resume_command(model, folder.shown)}")
+        say(f"stopped by Ctrl-C; to continue: {resume_command(model, folder.shown)}")
     else:
         outcome = model.evaluator.run(choose_best(model, folder, bar))
         bar.close()
@@ -236,7 +236,7 @@ def report_all(runs: Sequence[Run], seconds: float, interrupted: bool, bar: Seed
         say(f"stopped by Ctrl-C{to_go_on(runs, solved_among(runs))}")
     else:
         if late := [run for run in runs if run.model.out_of_time]:
-            say(f"{counted(len(late), 'seed')} ended by --max-minutes, before the budget; to go on:\n{how_to_go_on(late)}")
+            say(f"{counted(len(late), 'seed')} ended by --max-minutes, before the budget; to continue:\n{how_to_go_on(late)}")
         _print_table(runs, outcomes)
     for model, folder in runs:
         if not interrupted:
@@ -270,7 +270,7 @@ def to_go_on(runs: Sequence[Run], solved: Sequence[Run], how: Callable[[Sequence
     """
     left = [run for run in runs if run not in solved]
     said = f"; solved: {', '.join(f'seed {model.seed}' for model, _ in solved)}" if solved else ""
-    return f"{said}; to go on:\n{how(left)}" if left else said
+    return f"{said}; to continue:\n{how(left)}" if left else said
 
 
 def _judge(runs: Sequence[Run], bar: SeedsBar) -> dict[int, Outcome]:

@@ -22,7 +22,7 @@ def add_report(train: Any) -> None:
         action="append",
         default=[],
         choices=tuple(REPORTERS),
-        help="send statistics there; again for another one; a resumed run goes on with those that it has",
+        help="send statistics there; again for another one; a resumed run continues those that it has",
     )
 
 
@@ -56,7 +56,7 @@ def _reporters_of(folder: Path, names: Sequence[str]) -> list[Reporter]:
                 check_installed([name])
                 wanted.append(name)
             except ImportError as error:
-                warnings.warn(f"the run goes on without its {error}", RuntimeWarning, stacklevel=2)
+                warnings.warn(f"the run continues without its {error}", RuntimeWarning, stacklevel=2)
     found: list[Reporter] = [reporter_class(name)() for name in wanted]
     for each in found:
         each.run_folder, each.ends_with_training = folder, False

@@ -13,7 +13,7 @@ from fastes.cli.stop_on_signal import INTERRUPTED
 from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.model import FastES
 from fastes.runs.run_folder import file_name_of
-from fastes.tuning.study import PRUNERS, SAMPLERS, TRIALS
+from fastes.tuning.study import PRUNERS, SAMPLERS, TIMESTEPS, TRIALS
 
 _MINUTES = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 _RACES = ("trials", "rungs", "trials_fraction")  # settings whose flags would be mistaken for those of the search
@@ -39,7 +39,7 @@ def add_tune(commands: Any) -> None:
         "tune",
         help="search for settings with Optuna",
         description="Search for the settings of an environment, beginning with known good ones, and write a preset. "
-        "The same command goes on after a kill. Settings whose flags are given are kept in all candidates.",
+        "The same command continues after a kill. Settings whose flags are given are kept in all candidates.",
         usage="%(prog)s env [flags]",
         add_help=False,
     )
@@ -78,7 +78,7 @@ def add_tune(commands: Any) -> None:
     add_env_kwargs(tune)
     add_wrapper(tune)
     tune.add_argument("-q", "--quiet", action="store_true", help="print nothing")
-    add_settings(tune, without=_RACES)
+    add_settings(tune, without=_RACES, steps=f"of each training (default: the preset's, or {TIMESTEPS:,})")
     tune.set_defaults(trials=None)
 
 
@@ -86,7 +86,7 @@ def _minutes(text: str) -> float:
     """Parse a time such as 90s, 30m or 2h."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
     if not found or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: expected a number and s, m or h, such as 90s, 30m or 2h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: expected a number and s, m or h, such as 90s, 30m or 2h")
     return float(found[1]) * _MINUTES[found[2]]
 
 

@@ -29,7 +29,7 @@ def close_env(env: Any, name: str | None = None) -> None:
         with _lateness_said(name), CopiesEndHere(f"env.close of {name}"):
             env.close()
     except (Exception, SystemExit) as error:
-        warn_user(f"env.close of {name} raised {summary_of(error)}; nothing else is lost, but what it has started may go on")
+        warn_user(f"env.close of {name} raised {summary_of(error)}; nothing else is lost; what it has started may still run")
 
 
 @contextlib.contextmanager

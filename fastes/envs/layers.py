@@ -11,7 +11,7 @@ from gymnasium.wrappers import HumanRendering, RenderCollection
 DRAWING = HumanRendering, RenderCollection  # wrappers that workers leave out: they draw nothing
 CHANGE_REWARDS = {"RewardWrapper", "NormalizeReward", "VectorRewardWrapper"}  # classes of wrappers
 LIVES = (  # a warning of SB3's wrapper
-    "EpisodicLifeEnv goes on with the game that the last episode has left, whatever the seed of the next one: returns depend "
+    "EpisodicLifeEnv continues with the game that the last episode has left, whatever the seed of the next one: returns depend "
     "on the episodes before, and on the number of workers or environments. Leave it out, AtariWrapper(env, "
     "terminal_on_life_loss=False, clip_reward=False), which gives whole games and raw scores"
 )

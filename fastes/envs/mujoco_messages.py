@@ -14,7 +14,7 @@ from fastes.errors import warn_user
 from fastes.system.console import lasting
 
 _UNSTABLE = (
-    "MuJoCo then starts the simulation anew within the episode. Smaller actions help, or a smaller timestep in the model's "
+    "MuJoCo then starts the simulation again within the episode. Smaller actions help, or a smaller timestep in the model's "
     "XML; actions that are not finite cause it, too"
 )
 _WHERE = re.compile(r"\s+at \w+ -?\d+|\s*Time = -?[\d.e+-]+\.?")  # what differs from one time to the next

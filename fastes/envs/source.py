@@ -353,7 +353,7 @@ def vector_env_of(env: object) -> VectorEnv | None:
 def _check_no_kwargs(kwargs: Mapping[str, Any], env: object) -> None:
     if kwargs:
         raise ValueError(
-            f"env_kwargs = {shown(kwargs)} cannot reach {shown(env)}, which exists already: pass them where it is made"
+            f"env_kwargs = {shown(kwargs)} cannot reach {shown(env)}, which exists already: pass them when you make it"
         )
 
 

@@ -136,7 +136,7 @@ def _pickled(kind: type, name: str, member: Any) -> bytes | None:
     except Exception as error:
         warn_user(
             f"{kind.__name__}.{name} does not look as the file of its class has it, and cannot be sent to workers ({error}): "
-            "they have that of the file. Where you have replaced it, do so in the function that builds the environment",
+            "they have that of the file. If you have replaced it, do so in the function that builds the environment",
             UserWarning,
         )
     return None

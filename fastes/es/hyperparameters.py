@@ -92,7 +92,7 @@ class Hyperparameters:
         "evolution",
         low=0.0,
         below=1.0,
-        gain="0 beside sgd: HalfCheetah-v5",
+        gain="0 with sgd: HalfCheetah-v5",
     )
     beta2: float = setting(0.999, "decay of adam's second moment; in [0, 1)", "evolution", low=0.0, below=1.0)
     max_speed: float = setting(

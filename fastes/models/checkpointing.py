@@ -441,7 +441,7 @@ def selection_from(checkpoint: Checkpoint, kinds: Sequence[Kind], episode_limit:
     if stream != versions()["noise_stream"]:
         warn_user(
             f"the checkpoint was trained with version {stream!r} of the random streams, this FastES draws version "
-            f"{versions()['noise_stream']}: it acts as before, but training goes on with other noise"
+            f"{versions()['noise_stream']}: it acts as before, but training continues with other noise"
         )
     records = require(checkpoint.data, "trainings", list)
     check_memory_of(kinds)

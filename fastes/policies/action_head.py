@@ -157,7 +157,7 @@ def check_mapping(name: str, mapping: object) -> str:
 def check_num_bins(name: str, num_bins: object) -> int:
     """Return a number of bins per component, checked; ValueError for anything else."""
     if type(num_bins) is not int or not 2 <= num_bins < 2**31:
-        raise ValueError(f"{name} = {num_bins!r} is no number of bins: expected an int of at least 2")
+        raise ValueError(f"{name} = {num_bins!r} is not a number of bins: expected an int of at least 2")
     return num_bins
 
 

@@ -331,7 +331,7 @@ class VirtualBatchNorm(_Feedforward):
     def check(self) -> None:
         check_sizes(self, "inputs", "channels")
         if self.inputs % self.channels:
-            raise ValueError(f"{self.inputs} values are no multiple of {self.channels} channels")
+            raise ValueError(f"{self.inputs} values are not a multiple of {self.channels} channels")
 
 
 # --- recurrent cells --------------------------------------------------------------------------------------------------

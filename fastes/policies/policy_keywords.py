@@ -324,7 +324,7 @@ _NO_CRITIC = "there is no critic in ES: leave it out"
 _ANSWERS = {  # keys of the policies of SB3 and sb3-contrib, and keys of another family here
     **dict.fromkeys(_OF_NETWORKS, "it has no counterpart here: leave it out"),
     "squash_output": "it is action_mapping='squash' here",
-    "optimizer_class": "optimizer is a setting here, beside policy_kwargs",
+    "optimizer_class": "optimizer is a setting here, outside of policy_kwargs",
     "features_extractor_class": "put the extractor and the layers into one module, as in fastes.TorchPolicy(module)",
     "with_bias": "it is use_bias here",
     **dict.fromkeys(HIDDEN_KEYS, "LinearPolicy has no hidden layers: use 'MlpPolicy'"),
@@ -334,7 +334,7 @@ _ANSWERS = {  # keys of the policies of SB3 and sb3-contrib, and keys of another
     **dict.fromkeys(CELL_KEYS, f"it is of policies that remember: use one of {RECURRENT_POLICIES}"),
     "shared_lstm": _NO_CRITIC,
     "enable_critic_lstm": _NO_CRITIC,
-    "lstm_kwargs": f"leave it out: {listed(CELL_KEYS)} are all that a cell can be told",
+    "lstm_kwargs": f"leave it out: {listed(CELL_KEYS)} are all keywords of a cell",
     "recurrent_layer_type": "it is cell='lstm' or cell='gru' here",
 }
 _ANSWERS_OF_IMAGES = {

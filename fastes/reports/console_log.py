@@ -231,9 +231,9 @@ def rung_lines(rung: Rung) -> Iterator[str]:
     on = list(rung.recipes[: rung.kept]) or [str(trial) for trial in sorted(trial for trial, _ in rung.scores[: rung.kept])]
     if len(on) == 1:
         returns = f"; its episodes return {rung.scores[0][1]:.4g} +- {rung.spread:.4g}" if rung.recipes else ""
-        yield f"{where}: {'' if rung.recipes else 'trial '}{on[0]} has won and goes on alone{returns}"
+        yield f"{where}: {'' if rung.recipes else 'trial '}{on[0]} has won and continues alone{returns}"
     else:
-        yield f"{where}: {what}s {listed(on)} go on"
+        yield f"{where}: {what}s {listed(on)} continue"
 
 
 class _Column(NamedTuple):

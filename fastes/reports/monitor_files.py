@@ -161,7 +161,7 @@ def _with_rows(model: Model) -> int:
 def _check_file(path: Path) -> None:
     """Raise ValueError for a folder, or for a pipe, on which reading would wait."""
     if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is no regular file: move it away or choose another path")
+        raise ValueError(f"{path} is not a regular file: move it away or choose another path")
 
 
 def _columns(keywords: Sequence[str]) -> bytes:
@@ -182,7 +182,7 @@ def _read_monitor(path: Path, num_timesteps: int, keywords: Sequence[str]) -> tu
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
             f"{path} starts with {(first + columns)[:100]!r}: expected the CSV file of a Monitor with the columns "
-            f"{_columns(keywords).decode().strip()} to go on with; move it away or choose another path"
+            f"{_columns(keywords).decode().strip()} to continue; move it away or choose another path"
         ) from error
     rows = []
     for line in lines:
@@ -294,7 +294,7 @@ def _read_evaluations(path: Path, num_timesteps: int, episodes: int) -> list[tup
             raise ValueError(f"shapes {timesteps.shape}, {results.shape}, {lengths.shape}")
     except (ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise ValueError(
-            f"{path} is damaged or no evaluations.npz to go on with ({error}): move it away or choose another path"
+            f"{path} is damaged or no evaluations.npz to continue ({error}): move it away or choose another path"
         ) from error
     if results.shape[1:] != (episodes,):
         raise ValueError(

@@ -100,7 +100,7 @@ class ProgressRows:
     def added(self) -> Iterator[Columns]:
         """Yield the rows that were added since the last call, in pieces; OSError if the file cannot be read."""
         if not self._path.is_file():  # a folder, or a pipe, on which reading would wait
-            raise FileNotFoundError(f"{self._path} is no file")
+            raise FileNotFoundError(f"{self._path} is not a file")
         with open(self._path, "rb") as file:
             file.seek(self._offset - len(self._tail))
             if file.read(len(self._tail)) != self._tail:  # a training that was resumed, or another one

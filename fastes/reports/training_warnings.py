@@ -234,7 +234,7 @@ class StatisticsWarnings:
             self._say(
                 "unbeaten",
                 f"in {self._unbeaten} generations up to {generation} no candidate reached the return of the parameters without "
-                "noise. While eval_return still rises that does no harm. Where it does not, "
+                "noise. While eval_return still rises that does no harm. If it does not, "
                 f"sigma = {training.settings.sigma!r}{noise} is too large for this policy (try half of it), or the training is "
                 "stuck: try another seed, a larger population_size, or a denser reward",
             )

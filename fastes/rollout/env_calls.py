@@ -78,7 +78,7 @@ class EnvCall(NamedTuple):
         if not isinstance(name, str) or not isinstance(args, list) or not isinstance(kwargs, dict):
             raise ValueError("its name or its arguments are of the wrong type")
         if kind in (SET_ATTR, ENV_METHOD) and (not name.isidentifier() or name.startswith("_")):
-            raise ValueError(f"{name[:50]!r} is no name of an attribute or method that others may use")
+            raise ValueError(f"{name[:50]!r} is not a name of an attribute or method that others may use")
         if not all(map(_is_plain, (*args, *kwargs.values()))):
             raise ValueError("its arguments are not numbers, flags and plain words alone, and may name code or a file")
         many = {SET_ATTR: len(args) == 1, ENV_METHOD: True, SET_OPTIONS: len(args) == 1 and _are_options(args[0])}
@@ -115,7 +115,7 @@ def _from_json(value: Any) -> Any:
         return {key: _from_json(each) for key, each in value.items()}
     number: Any = value.get("value")
     if set(value) != {_DTYPE, "value"} or value[_DTYPE] not in _NUMBERS or type(number) not in (bool, int, float):
-        raise ValueError(f"{reprlib.repr(value)} is no number of NumPy")
+        raise ValueError(f"{reprlib.repr(value)} is not a number of NumPy")
     return _NUMBERS[value[_DTYPE]](number)
 
 
@@ -336,5 +336,5 @@ def calls_from_json(records: object) -> tuple[EnvCall, ...]:
         ValueError: For anything else.
     """
     if not isinstance(records, list):
-        raise ValueError(f"{reprlib.repr(records)} is no list of calls")
+        raise ValueError(f"{reprlib.repr(records)} is not a list of calls")
     return tuple(EnvCall.from_json(record) for record in records)

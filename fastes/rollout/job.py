@@ -182,7 +182,7 @@ class PoolSpec:
             expected = f"{observations} and {unfit.head}, as the policy was made for"
         raise ValueError(
             f"{self.source.name!r} was built with the observation space {found[0]} and the action space {found[1]}: expected "
-            f"{expected}. What builds it has to give the same spaces each time, in every process"
+            f"{expected}. Each build has to give the same spaces, in every process"
         )
 
 

@@ -185,7 +185,7 @@ class ObservationReader:
             with np.errstate(invalid="ignore"):
                 whole = array.astype(np.int64).ravel()
                 if array.dtype.kind not in "iu" and not (array.ravel() == whole).all():
-                    raise ValueError(f"{where} has values that are no choices of {space}")
+                    raise ValueError(f"{where} has values that are not choices of {space}")
             numbers = whole - start
             inside = (numbers >= 0) & (numbers < counts)
             choices[(offsets[:-1] + numbers)[inside]] = 1.0

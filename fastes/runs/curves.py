@@ -218,7 +218,7 @@ def runs_of(path: Path) -> list[Path]:
     if runs := runs_in(path, depth=DEPTH):
         return runs
     has = in_words(names_in(path)) or "nothing"
-    raise FastESError(f"{path} is no run folder, and holds none: expected one such as runs/CartPole-v1/1; it has {has}")
+    raise FastESError(f"{path} is not a run folder, and holds none: expected one such as runs/CartPole-v1/1; it has {has}")
 
 
 def each_once(runs: list[Path]) -> list[Path]:
@@ -439,7 +439,7 @@ def _draw_rungs(axes: Any, curve: Curve) -> None:
         if number:
             axes.axvline(begin, color=_GREY, linewidth=0.8, zorder=1)
         is_decided = number and curve.rung_ends[number - 1].winner
-        name = f"the best {'recipe' if curve.recipes else 'trial'} goes on" if is_decided else f"rung {number + 1}"
+        name = f"the best {'recipe' if curve.recipes else 'trial'} continues" if is_decided else f"rung {number + 1}"
         narrow = end - begin < (0.01 + _LETTER * len(name)) * ends[-1]
         axes.annotate(
             *(name, (begin, 1.0)), xycoords=("data", "axes fraction"), xytext=(3, -4), textcoords="offset points",
@@ -497,7 +497,7 @@ def _check_compared(curves: Sequence[Curve], compare: Sequence[str]) -> None:
         if name not in known:
             differ = ", ".join(differing([curve.settings for curve in curves])) or "none"
             raise ValueError(
-                f"{name!r} is no setting of these runs{suggest(name, known)}; the settings in which they differ: {differ}"
+                f"{name!r} is not a setting of these runs{suggest(name, known)}; the settings in which they differ: {differ}"
             )
         value = curves[0].settings.get(name)
         if all(curve.settings.get(name) == value for curve in curves):

@@ -75,7 +75,7 @@ def new_run_folder(root: Path, env_name: str) -> Path:
             number += 1
 
 
-_REPORTED = "and the report goes on without it"
+_REPORTED = "and the report continues without it"
 
 
 class RunFolder(Callback):
@@ -196,7 +196,7 @@ class RunFolder(Callback):
             remove_leftovers(self.path)
             progress = self.path / PROGRESS
             if os.path.lexists(progress) and not progress.is_file():
-                self._warn(f"{progress} is no regular file: it is kept as {keep_aside(progress)}")
+                self._warn(f"{progress} is not a regular file: it is kept as {keep_aside(progress)}")
             self._log = CsvLog(progress, self._lock.check)
             self._log.truncate({trial.number + 1: trial.training.generation for trial in model.selection.trials})
             for file in self.files:
@@ -314,7 +314,7 @@ class RunFolder(Callback):
                 with self._surviving(NOTES):
                     self._lock.check()
                     append_whole(self.path / NOTES, line.encode(errors="backslashreplace"))
-                self._warn(f"{loss}: training goes on")
+                self._warn(f"{loss}: training continues")
 
     def _warn(self, message: str) -> None:
         warn_user(message)
@@ -325,7 +325,7 @@ class RunFolder(Callback):
         return sorted(self._failing)
 
     @contextlib.contextmanager
-    def _surviving(self, name: str, then: str = "training goes on, and writing is tried again") -> Iterator[None]:
+    def _surviving(self, name: str, then: str = "training continues, and writing is tried again") -> Iterator[None]:
         """Turn a file that cannot be written into a warning, which says what happens then, unless on_save_error is 'stop'."""
         try:
             yield
@@ -378,7 +378,7 @@ class RunFolder(Callback):
                     model.save(place / name)
                     warn_user(
                         f"{self.path} cannot be written ({error}): the checkpoint is in {place / name}; copy it there as "
-                        f"{CHECKPOINT} to go on"
+                        f"{CHECKPOINT} to continue"
                     )
                     return place / name
             raise

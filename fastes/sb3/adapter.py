@@ -740,7 +740,7 @@ def env_and_policy(first: Any, second: Any, env: Any = None, policy: Any = None)
     elif env is None and by_place:
         env = by_place.pop(0)
     if by_place:
-        raise TypeError(f"FastES got {shown(by_place[0])} beside an environment and a policy: use FastES(env, policy)")
+        raise TypeError(f"FastES got {shown(by_place[0])} in addition to an environment and a policy: use FastES(env, policy)")
     if isinstance(env, CustomPolicy) or (isinstance(env, str) and _means_policy(env)):
         if policy is None:
             hint = suggest(env, POLICIES) if isinstance(env, str) and env not in POLICIES else ""

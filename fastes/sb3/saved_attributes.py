@@ -86,7 +86,7 @@ def _plain(value: Any, deepest: int) -> Any:
         return [_plain(item, deepest - 1) for item in value]
     if deepest and isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {str(key): _plain(item, deepest - 1) for key, item in value.items()}
-    raise ValueError(f"{value!r:.60} is no JSON value")
+    raise ValueError(f"{value!r:.60} is not a JSON value")
 
 
 # --- exclude and include ----------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ _HELD = {
 _NEVER_HELD = {
     "env": "pass env= to load", "_vec_normalize_env": "model.get_vec_normalize_env().save(path) writes it",
     **dict.fromkeys(("logger", "_logger"), "call set_logger after load"),
-    **dict.fromkeys(("ep_info_buffer", "ep_success_buffer"), "learn fills it anew"),
+    **dict.fromkeys(("ep_info_buffer", "ep_success_buffer"), "learn fills it again"),
 }
 # fmt: on
 

@@ -23,8 +23,8 @@ _OF_GYMNASIUM = {  # attributes of the wrappers around every environment
     *("env", "has_reset", "close_called", "checked_reset", "checked_step", "checked_render", "checked_data_reuse"),
 }
 _REFUSED = {
-    "reset": "each episode begins with a reset where it is played: set_options(options) gives it options",
-    "step": "episodes are played in the workers: step() of what get_env() returns plays one here, beside the training",
+    "reset": "each episode begins with a reset in its own process: set_options(options) gives it options",
+    "step": "episodes are played in the workers: get_env().step() plays one here, apart from the training",
     "close": "model.close() ends the workers and closes their environments",
 }
 

@@ -42,7 +42,7 @@ def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str,
         changes: Arguments in place of the file's.
     """
     if changes.get("preset") is not None:
-        raise ValueError(f"preset = {changes['preset']!r} beside {path}: settings start from one of the two, leave one out")
+        raise ValueError(f"preset = {changes['preset']!r} with {path}: settings start from one of the two, leave one out")
     config = read_settings(path, env)
     wanted = env if env is not None else config.env
     if wanted is None:
@@ -129,7 +129,7 @@ def read_settings(path: str | os.PathLike[str], env: Any = None) -> Config:
     except FileNotFoundError as error:
         raise FileNotFoundError(f"there is no {Path(path)}{what_is_beside(Path(path))}") from error
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no TOML: {error!s:.200}") from error
+        raise ValueError(f"{path} is not TOML: {error!s:.200}") from error
     is_run = isinstance(tables.get("settings"), dict)
     config = config_of_run(tables) if is_run else _only_table(path, tables, env)
     config = config._replace(settings={name: value for name, value in config.settings.items() if name not in NO_SETTINGS})
@@ -159,7 +159,7 @@ def _env_kwargs(path: str | os.PathLike[str], text: str) -> dict[str, Any]:
     try:
         return dict(ast.literal_eval(text))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise ValueError(f"{path} has env_kwargs = {text:.200}, which are no plain values: pass them") from None
+        raise ValueError(f"{path} has env_kwargs = {text:.200}, which are not plain values: pass them") from None
 
 
 def _check_functions(path: str | os.PathLike[str], arguments: Mapping[str, Any]) -> None:

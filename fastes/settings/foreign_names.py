@@ -94,7 +94,7 @@ FLAG_ANSWERS = {  # where a command is told another thing than Python
     **dict.fromkeys(("track", "wandb", "wandb_project", "wandb_project_name"), "it is --report wandb here"),
     "trackio": "it is --report trackio here",
     **dict.fromkeys(("reports", "report_to", "logger", "loggers"), "it is --report here"),
-    "reset_num_timesteps": "--resume goes on counting",
+    "reset_num_timesteps": "--resume continues counting",
     **dict.fromkeys(_TIME, "--max-minutes ends a training by time"),
     **dict.fromkeys(("n_envs", "num_envs"), "--workers processes play the episodes here"),
     **dict.fromkeys(("log_folder", "log_dir", "logdir", "output", "out", "output_dir", "save_dir"), "it is --runs here"),

@@ -38,7 +38,7 @@ def refuse_both(given: Mapping[str, Any]) -> None:
     """Raise ValueError if both a scale other than 1 and a population_size are given."""
     if NAME in given and "population_size" in given and given[NAME] != 1:
         raise ValueError(
-            f"{NAME} = {given[NAME]!r} beside population_size = {given['population_size']!r}: {NAME} multiplies the population "
+            f"{NAME} = {given[NAME]!r} with population_size = {given['population_size']!r}: {NAME} multiplies the population "
             "of the preset, or of the file of settings; leave one of the two out"
         )
 

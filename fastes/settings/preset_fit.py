@@ -100,7 +100,7 @@ def tell_of_misfit(name: str, odd: str, source: EnvSource, used: str, settings: 
     spec = gymnasium.registry.get(source.name) if source.spec is None else source.spec  # a copied object keeps its id alone
     threshold = None if spec is None else spec.reward_threshold
     if threshold is not None and settings.target_return == "auto" and registered_target(source, settings) is None:
-        said.append(f"its reward_threshold of {threshold:g} is no target")
+        said.append(f"its reward_threshold of {threshold:g} is not a target")
         anyway.append(f"target_return={threshold:g} (--target-return {threshold:g})")
     if said:
         cut = settings.max_episode_steps
@@ -160,7 +160,7 @@ def warn_of_step_length(preset: str, settings: Settings, changes: Mapping[str, A
     instead = f"preset {preset!r} has " + " and ".join(f"{name} = {getattr(tuned, name)}" for name in _NUMBERS)
     beside = f", whose steps are {_percent(usual)} of one" if alike and usual else ""
     result = "training will hardly move" if length < max(LEAST, usual or 0.0) else "training may not settle"
-    gradients = "Learning rates of gradient methods are no guide to those of ES: l" if "learning_rate" in changes else "L"
+    gradients = "Learning rates of gradient methods are not a guide to those of ES: l" if "learning_rate" in changes else "L"
     warn_user(
         f"{given}: a step is {_percent(length)} of a perturbation's length, so {result}; {instead}{beside}. "
         f"{gradients}eave it out, or begin at the preset's",

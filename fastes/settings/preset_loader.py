@@ -74,7 +74,7 @@ def _table_of(path: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise FileNotFoundError(f"preset {path}: there is no such file{what_is_beside(path)}") from error
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"preset {path} is no TOML: {error!s:.200}") from error
+        raise ValueError(f"preset {path} is not TOML: {error!s:.200}") from error
     if len(tables) != 1 or not isinstance(table := next(iter(tables.values())), dict):
         raise ValueError(
             f"preset {path} has {sorted(tables)}: expected one table with the name of an environment, such as [CartPole-v1]; "

@@ -119,7 +119,7 @@ class Settings(Hyperparameters):
 
     trials: int = setting(
         1,
-        "trainings side by side in the first part of the budget; the better ones go on, in the end the best alone",
+        "trainings side by side in the first part of the budget; the better ones continue, in the end the best alone",
         "evolution",
         low=1,
         high=MOST_TRIALS,
@@ -342,7 +342,7 @@ class Settings(Hyperparameters):
             below = most // block * block
             nearest = f"{below} or {below + block}" if below else f"{block}"
             raise ValueError(
-                f"max_population_size = {most} is no multiple of population_size = {block}: a population grows by whole "
+                f"max_population_size = {most} is not a multiple of population_size = {block}: a population grows by whole "
                 f"blocks, use {nearest}, or 0 for {MOST_BLOCKS} blocks"
             )
 

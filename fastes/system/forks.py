@@ -76,7 +76,7 @@ def end_copy(what: str, error: BaseException | None = None) -> NoReturn:
             traceback.print_exception(error)
         how = "returned" if error is None else f"raised {type(error).__name__}"
         print(
-            f"{TOLD} {what} has forked {how} where the process that forked it goes on; it was ended. Let the forked "
+            f"{TOLD} {what} has forked {how} while the process that forked it continues; it was ended. Let the forked "
             "process end by os._exit, or use multiprocessing or subprocess",
             file=sys.stderr,
             flush=True,

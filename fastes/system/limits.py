@@ -142,7 +142,7 @@ def explained(
     if not isinstance(error, OSError) or error.errno not in (*OUT_OF_DESCRIPTORS, errno.EAGAIN):
         raise error
     what = _of_processes(cgroup_root, membership) if error.errno == errno.EAGAIN else _of_descriptors(error.errno)
-    asked = f"{running} of {n_workers} workers could be started, then no more"
+    asked = f"{running} of {n_workers} workers could be started, then none"
     return OSError(error.errno, f"{asked} ({error.strerror}): {what}, or use fewer workers (n_workers)")
 
 
@@ -170,7 +170,7 @@ def _of_processes(cgroup_root: str, membership: str) -> str:
     for path in ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"):
         if (most := _read_number(Path(path))) is not None:
             limits.append(f"{most} on the machine ({path})")
-    return f"there may be so many processes and threads, and no more: {'; '.join(limits)}. Raise the limit that is reached"
+    return f"the number of processes and threads is limited: {'; '.join(limits)}. Raise the limit that is reached"
 
 
 def _said(limit: int) -> str:

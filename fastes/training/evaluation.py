@@ -1,4 +1,4 @@
-"""Noise-free episodes of theta: their results, and those that play while training goes on."""
+"""Noise-free episodes of theta: their results, and those that play while training continues."""
 
 from __future__ import annotations
 

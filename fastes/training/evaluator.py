@@ -91,8 +91,8 @@ class Evaluator:
             )
         if source.vector_env is not None and settings.worker_max_episodes:
             raise ValueError(
-                f"worker_max_episodes = {settings.worker_max_episodes!r} needs environments of FastES's own: a vector "
-                "environment that was given is not built anew. Pass the environment's id, or a function that builds one, as env"
+                f"worker_max_episodes = {settings.worker_max_episodes!r} needs environments of FastES's own: a given "
+                "vector environment is not built again. Pass the environment's id, or a function that builds one, as env"
             )
         if source.vector_env is not None and settings.native == "on":
             raise ValueError(

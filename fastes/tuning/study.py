@@ -21,6 +21,7 @@ SAMPLERS = ("tpe", "random")
 PRUNERS = ("median", "halving", "hyperband", "none")
 RUNGS = (1, 2, 4, 8)  # eighths of a training after which it is evaluated, as the pruners' resource
 TRIALS = 40  # if neither a number nor a time was given
+TIMESTEPS = 200_000  # of each training in an environment without a preset
 _NAME = "tune"
 _STRIDE = 1_000_003  # between the sampler's seeds of two studies
 
@@ -140,7 +141,7 @@ def _journal(path: Path) -> Any:
     try:
         return JournalStorage(JournalFileBackend(str(path)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is no study of Optuna's: give another study (--study)") from error
+        raise ValueError(f"{path} is not a study of Optuna's: give another study (--study)") from error
 
 
 @contextlib.contextmanager
@@ -166,7 +167,7 @@ def _locked(path: Path | None) -> Iterator[None]:
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
             if not whole and not content.startswith(b"{"):
-                raise ValueError(f"{path} is no study of Optuna's: give another study (--study)")
+                raise ValueError(f"{path} is not a study of Optuna's: give another study (--study)")
             os.truncate(path, whole)
         with contextlib.suppress(OSError):
             os.unlink(f"{path}.lock")

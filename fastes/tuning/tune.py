@@ -42,12 +42,11 @@ from fastes.system.console import output_lasts, say
 from fastes.system.html_tables import html_table
 from fastes.tuning.candidates import FIRST_EPISODE, Candidate, Learner, train_candidates
 from fastes.tuning.results import preset_values, write_plots, write_preset, write_table
-from fastes.tuning.study import PRUNERS, RUNGS, SAMPLERS, TRIALS, Study, check_name_of, import_optuna, opened_study
+from fastes.tuning.study import PRUNERS, RUNGS, SAMPLERS, TIMESTEPS, TRIALS, Study, check_name_of, import_optuna, opened_study
 
 FINALISTS, REPORT_SEEDS, REPORT_EPISODES = 5, 5, 20
 PLAY_OFF = 2  # times n_seeds: the seeds of each finalist
 _JOURNAL = ".journal"  # the usual end of a study's name, which its other files do not have
-TIMESTEPS = 200_000  # of each training in an environment without a preset
 _MOST_REFUSED = 50  # candidates in a row that cannot be settings
 _NO_EVALUATION = 2**40  # eval_every: a search plays its own evaluations
 _SECONDS = "seconds"  # of the longest batch, and of a training: the study's attribute
@@ -518,7 +517,7 @@ def _write_best_so_far(search: _Search, study: Study, path: Path | None) -> None
     files = _write(search, study, path, best[0], _values(search, search.settings_of(best[0])))
     search.tell(
         f"the best so far is trial {best[0].number}, {best[0].value:.1f}, in {_shown(files[0])}; no fresh seed was tried. "
-        "The same command goes on"
+        "The same command continues"
     )
 
 

@@ -114,11 +114,11 @@ def checked_cursor(found: object) -> dict[str, Any]:
     """Return JSON values as a cursor for `since`; ValueError for anything else."""
     trials = found.get("trials", {}) if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(trials, dict):
-        raise ValueError(f"{str(found)[:100]} is no cursor")
+        raise ValueError(f"{str(found)[:100]} is not a cursor")
     for parts in trials.values():
         pairs = parts if isinstance(parts, list) and len(parts) == 2 else [None]
         if not all(isinstance(pair, list) and len(pair) == 2 and all(type(n) is int for n in pair) for pair in pairs):
-            raise ValueError(f"{str(parts)[:100]} is no part of a cursor")
+            raise ValueError(f"{str(parts)[:100]} is not part of a cursor")
     return found
 
 

@@ -144,7 +144,7 @@ class _Answer(BaseHTTPRequestHandler):
         try:
             cursor = checked_cursor(json.loads(text) if len(text) < _MOST_CURSOR else None)
         except (ValueError, RecursionError):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "this is no cursor of this page") from None
+            raise _Refused(HTTPStatus.BAD_REQUEST, "this is not a cursor of this page") from None
         try:
             found = self.server.runs.run_since(name, cursor)
         except KeyError:

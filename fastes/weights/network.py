@@ -190,7 +190,7 @@ def checked_network(
         if weights and matrix.shape[1] != len(weights[-1]):
             raise ValueError(
                 f"the weight of layer {i} has shape {matrix.shape}, (outputs, inputs), and layer {i - 1} has "
-                f"{len(weights[-1])} outputs: pass weights as torch has them, with .T where they are (inputs, outputs)"
+                f"{len(weights[-1])} outputs: pass weights as torch has them, with .T if yours are (inputs, outputs)"
             )
         vector = None if bias is None else number_array(f"the biases of layer {i}", bias, "numbers, (outputs,)")
         if vector is not None and vector.shape != (len(matrix),):

@@ -196,7 +196,7 @@ def _check_all_used(named: Mapping[str, Any], names: list[str]) -> None:
     known = {*names, *(f"{name.removesuffix('weight')}bias" for name in names)}
     if odd := [name for name in named if name not in known]:
         raise ValueError(
-            f"the arrays have {odd!r:.300} beside {names!r:.300}: expected weights and biases of dense layers alone"
+            f"the arrays have {odd!r:.300} in addition to {names!r:.300}: expected weights and biases of dense layers alone"
         )
 
 

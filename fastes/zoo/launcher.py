@@ -28,7 +28,7 @@ _WITH_ALGO = ("train", "enjoy", "record_video")
 USAGE = f"""usage: python -m fastes.zoo COMMAND ...
 
 RL Baselines3 Zoo with FastES among its algorithms. COMMAND is one of {", ".join(COMMANDS)};
-each has its own --help. --algo is {NAME} where it is left out.
+each has its own --help. --algo is {NAME} if it is left out.
 """
 
 

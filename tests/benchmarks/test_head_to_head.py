@@ -357,7 +357,7 @@ def test_a_signal_to_a_benchmark_ends_its_contestant(tmp_path: Path, number: sig
         process.send_signal(number)
         assert process.wait(60) == 128 + number
         assert process.stderr is not None
-        assert process.stderr.read() == "interrupted: the same command goes on where it was\n"
+        assert process.stderr.read() == "interrupted: the same command continues where it was\n"
     wait_until(lambda: not alive(pid), "the contestant ended")
 
 
@@ -614,7 +614,7 @@ def test_a_queue_of_presets_goes_on_where_it_was(
     presets.main([*command, "--env", "CartPole-v1", "--seeds", "0", "1"])
     rows = read_records(out, Result)
     assert sorted(row.seed for row in rows) == [0, 1]
-    assert {row.settings for row in rows} == {preset_fingerprint("CartPole-v1")}, "the budget is no setting of the preset's"
+    assert {row.settings for row in rows} == {preset_fingerprint("CartPole-v1")}, "the budget is not a setting of the preset's"
     whole = out.read_text()
     out.write_text(whole + 'CartPole-v1,"torn')
     presets.main([*command, "--env", "CartPole-v1", "Acrobot-v1", "--seeds", "1", "2"])

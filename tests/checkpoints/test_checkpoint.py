@@ -326,14 +326,14 @@ def test_a_path_that_names_no_file(path: str, saved: Path, monkeypatch: pytest.M
     monkeypatch.chdir(saved.parent)
     with load(saved) as model, pytest.raises(ValueError, match=r"names no file: expected a path such as 'model\.zip'"):
         model.save(path)
-    with pytest.raises(CheckpointError, match="there is no checkpoint at") as caught:
+    with pytest.raises(CheckpointError, match="there is not a checkpoint at") as caught:
         FastES.load(path)
     assert str(caught.value).encode()
     assert os.listdir() == ["m.zip"]
 
 
 def test_a_path_that_no_encoding_can_write_is_told() -> None:
-    with pytest.raises(CheckpointError, match="there is no checkpoint at") as caught:
+    with pytest.raises(CheckpointError, match="there is not a checkpoint at") as caught:
         FastES.load("m\udc80")
     assert str(caught.value).encode()
 
@@ -406,7 +406,7 @@ def _edited(saved: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
 
 def test_missing_and_foreign_files_are_named(saved: Path, tmp_path: Path) -> None:
     cases = {
-        "there is no checkpoint": tmp_path / "nothing",
+        "there is not a checkpoint": tmp_path / "nothing",
         "folder": tmp_path,
         "no checkpoint|not a FastES": tmp_path / "text.zip",
         "data": _write(tmp_path / "empty.zip", {}),
@@ -446,8 +446,8 @@ def test_whole_files_beside_a_damaged_one_are_named(backup: str, saved: Path, tm
     found += f", checkpoint.zip.bak ({steps[0]} timesteps)" if backup == "whole" else ""
     best, damaged = f"'{run / 'best.zip'}'", f"'{run / 'checkpoint.zip'}'"
     assert str(error.value) == (
-        f"{run / 'checkpoint.zip'}: the file is cut off, or is no checkpoint. Whole files beside it: {found}. "
-        f"To see what one does: fastes play {best}; to go on from it: cp {best} {damaged}"
+        f"{run / 'checkpoint.zip'}: the file is cut off, or is not a checkpoint. Whole files next to it: {found}. "
+        f"To see what one does: fastes play {best}; to continue from it: cp {best} {damaged}"
     )
 
 
@@ -729,7 +729,7 @@ def test_data_that_no_reader_takes_is_not_written(saved: Path) -> None:
     with load(saved) as model:
         for name in "abcde":
             setattr(model, f"log_{name}", [0.1] * 150_000)
-        with pytest.raises(ValueError, match=r"bytes beside the arrays: a checkpoint holds 4194304 .*'attributes' \d+"):
+        with pytest.raises(ValueError, match=r"bytes in addition to the arrays: a checkpoint holds 4194304 .*'attributes' \d+"):
             model.save(saved)
     assert saved.read_bytes() == before
 

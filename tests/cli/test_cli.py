@@ -118,10 +118,10 @@ def test_train_says_what_the_policy_sees_and_that_populations_grow(tmp_path: Pat
     assert main([*given, "--obs-columns", "0:2", "--generation-timesteps", "40"]) == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert "MlpPolicy of observations 0:2, " in first
-    assert ", at least 4 candidates a generation, " in first
+    assert ", at least 4 candidates per generation, " in first
     assert main(given) == 0
     assert "MlpPolicy, " in (first := capsys.readouterr().out.splitlines()[0])
-    assert ", 4 candidates a generation, " in first
+    assert ", 4 candidates per generation, " in first
 
 
 def test_train_prints_statistics_and_how_to_play(run: Path) -> None:
@@ -651,7 +651,7 @@ def test_the_flags_of_images_reach_the_policy(capsys: pytest.CaptureFixture[str]
         assert given_settings(arguments)["policy_kwargs"] == {"cnn": meant, **expected}
     with pytest.raises(SystemExit):
         build_parser().parse_args(["train", "Toy-v0", "--cnn", "[[4, 4,"])
-    assert "is no JSON" in capsys.readouterr().err
+    assert "is not JSON" in capsys.readouterr().err
 
 
 def test_the_flag_of_sampled_actions_reaches_the_settings(tmp_path: Path) -> None:
@@ -776,7 +776,7 @@ def test_two_interrupts_stop_at_once_with_the_last_checkpoint(tmp_path: Path) ->
     assert "Traceback" not in err
     assert "fastes train --resume runs/Toy-v0/1" in err
     last = int(rows(tmp_path / "runs" / "Toy-v0" / "1")[-1]["timesteps"])
-    assert f"holds {last} timesteps; what was running is lost. To go on: fastes train" in err
+    assert f"holds {last} timesteps; what was running is lost. To continue: fastes train" in err
     with FastES.load(tmp_path / "runs" / "Toy-v0" / "1" / "checkpoint.zip", n_workers=0) as model:
         assert model.generation == 2
 
@@ -788,7 +788,7 @@ def test_two_interrupts_before_the_first_checkpoint_promise_nothing_that_is_not_
         run = tmp_path / "runs" / "Toy-v0" / "1"
         FastES.load(run / "checkpoint.zip", n_workers=0).close()
         lost = int(rows(run)[-1]["timesteps"])
-        assert f"holds 0 timesteps; the {lost} since are lost. To go on: " in err
+        assert f"holds 0 timesteps; the {lost} since are lost. To continue: " in err
 
 
 @pytest.mark.parametrize("settings", [{}, {"archive_size": 2}, {"trials": 2}])

@@ -236,7 +236,7 @@ def test_what_is_no_run_says_what_it_is(run: Path, capsys: pytest.CaptureFixture
     assert main(["info", str(run.parent)]) == 1
     assert "name one of its runs" in capsys.readouterr().err
     assert main(["info", str(run / "config.toml")]) == 1
-    assert "it is no zip file" in capsys.readouterr().err
+    assert "it is not a zip file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("columns", [40, 80])

@@ -210,7 +210,7 @@ def test_it_says_that_there_are_no_runs(
     assert "`fastes train ENV` makes the first one" in told
     (tmp_path / "models").mkdir()
     assert main(["runs", "models"]) == 1
-    assert "models is no run folder, and holds none" in capsys.readouterr().err
+    assert "models is not a run folder, and holds none" in capsys.readouterr().err
 
 
 def test_a_table_without_a_terminal_is_whole(runs: Path) -> None:

@@ -67,10 +67,10 @@ def test_there_is_an_example_for_each_rule() -> None:
 @pytest.mark.parametrize("rule", check.RULES, ids=lambda rule: rule.name)
 def test_a_rule_fires_and_takes_what_is_right(rule: Any) -> None:
     wrong, right = EXAMPLES[rule.name]
-    where = check.PAGES if rule.where == check.BOTH else rule.where
+    where = check.PAGES if rule.where == check.ALL else rule.where
     assert rule.name in [found.name for _, found, _ in check.findings_in(wrong, where)]
     assert rule.name not in [found.name for _, found, _ in check.findings_in(right, where)]
-    if rule.where != check.BOTH:
+    if rule.where != check.ALL:
         other = check.DOCSTRINGS if where == check.PAGES else check.PAGES
         assert rule.name not in [found.name for _, found, _ in check.findings_in(wrong, other)]
 
@@ -84,6 +84,17 @@ def test_code_is_not_prose(tmp_path: Path) -> None:
         'x = "nobody"\n\n\ndef f():\n    """Begin.\n\n    `nobody`: nobody.\n\n    >>> nobody\n    """\n', encoding="utf-8"
     )
     assert [(each.line, each.rule) for each in check.findings_of_module(module)] == [(7, "person")]
+
+
+def test_messages_are_prose(tmp_path: Path) -> None:
+    """A value may stand for any words; names, docstrings and the parts of an f-string are not messages of their own."""
+    module = tmp_path / "module.py"
+    module.write_text(
+        'def f(n):\n    """Nobody."""\n    x = {"nobody": 1}\n    print(f"{n} is no number: {n!r}")\n'
+        '    raise ValueError("a value "\n        "that nobody has")\n',
+        encoding="utf-8",
+    )
+    assert [(each.line, each.rule) for each in check.findings_of_messages(module)] == [(4, "is no"), (5, "person")]
 
 
 def test_numbers_and_long_lines_of_a_page(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_scores_are_those_of_sb3() -> None:
     scores = [(env.step(up)[1], float(vec_env.step(np.array([up]))[1][0])) for _ in range(150)]
     assert all(mine == theirs for mine, theirs in scores)
     assert sum(mine for mine, _ in scores) > 0
-    with pytest.warns(UserWarning, match="EpisodicLifeEnv goes on"):
+    with pytest.warns(UserWarning, match="EpisodicLifeEnv continues"):
         FastES(make_atari_env("FreewayNoFrameskip-v4"), "LinearPolicy", preset="unbiased")
     with caught_warnings() as caught:
         FastES(vec_env, "LinearPolicy", preset="unbiased")
@@ -355,7 +355,7 @@ def test_training_goes_on_from_its_file_on_any_number_of_workers(tmp_path: Path)
             ValueError,
             ("'frameskip'", "did you mean 'frame_skip'", "noop_max = 30", "gymnasium.make('ALE/Pong-v5', ...)"),
         ),
-        ({"game": "pong"}, ValueError, ("'game'", "no option")),
+        ({"game": "pong"}, ValueError, ("'game'", "not an option")),
         ({"frame_skip": 0}, ValueError, ("frame_skip = 0", "from 1 to")),
         ({"frame_stack": 2.5}, TypeError, ("frame_stack = 2.5", "int")),
         ({"screen_size": [84, 84, 1]}, ValueError, ("screen_size = [84, 84, 1]", "(width, height)")),

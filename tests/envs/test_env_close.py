@@ -384,7 +384,7 @@ def test_what_close_raises_here_is_a_warning(how: str, n_workers: int, undisturb
     assert_same_records(undisturbed.records, records)
     assert set(messages) == {
         f"env.close of Unclosable raised {'SystemExit: 3' if how == 'exit' else 'ValueError: close raises'}; nothing else is "
-        "lost, but what it has started may go on"
+        "lost; what it has started may still run"
     }
 
 

@@ -123,7 +123,8 @@ def test_a_run_that_goes_on_in_another_environment_has_no_wrappers(here: Path) -
 
 def test_a_target_that_is_missed_is_told_only_where_it_would_count(here: Path) -> None:
     """eval, play and replay have no flag for a target, and need none."""
-    with pytest.warns(UserWarning, match="its reward_threshold of 475 is no target. To use .* train with .*target_return=475"):
+    missed = "its reward_threshold of 475 is not a target. To use .* train with .*target_return=475"
+    with pytest.warns(UserWarning, match=missed):
         assert main(["train", "CartPole-v1", *WRAPPERS, *SMALL]) == 0
     for command in ("eval", "play"):
         with caught_warnings() as messages:

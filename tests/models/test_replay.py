@@ -59,7 +59,7 @@ def test_a_replayed_job_is_the_one_that_was_trained_on(
         assert model.replay(3, 2 * PAIRS).episode_return == evaluations[2]
         assert model.replay(2, 2 * PAIRS).episode_return == evaluations[1], "it is not told yet"
         assert_same_state(before, model.snapshot())
-        learn(model, 4)  # and training goes on
+        learn(model, 4)  # and training continues
 
 
 def test_the_error_says_how_and_the_replay_raises_the_exception_itself(tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ def test_images_are_read_by_the_first_layer_alone() -> None:
         _core.Actor(replace(IMAGE, columns=(60,)))
     with pytest.raises(ValueError, match="3 channels do not lie in 2 planes of an image"):
         ImageConvolution(6, 7, 3, 5, 3, 2, "relu", True, 0, 2, 255).check()
-    with pytest.raises(ValueError, match="10 values are no multiple of 4 channels"):
+    with pytest.raises(ValueError, match="10 values are not a multiple of 4 channels"):
         _core.Actor(PolicySpec((VirtualBatchNorm(10, 4, IDENTITY),), unbounded(10), (10,)))
 
 

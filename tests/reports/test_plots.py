@@ -117,7 +117,7 @@ def test_a_picture_has_points_line_outcome_rungs_and_target(
     assert len(curve.of_trial(curve.leader)[0]) < 10
     outcome = f"kept: {mean} ± {std}, worst {worst}, over 20 episodes"
     assert labels == ["another trial", "one evaluation", "evaluations, joined", "target 475", outcome]
-    assert [text.get_text() for text in picture.texts] == ["rung 1", "rung 2", "the best trial goes on"]
+    assert [text.get_text() for text in picture.texts] == ["rung 1", "rung 2", "the best trial continues"]
     assert picture.get_xlabel() == "environment steps"
     assert "return" in picture.get_ylabel()
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
@@ -167,7 +167,7 @@ def test_each_trial_has_a_line_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
     for rung_ends, leader, parts in (
         ((), 2, []),
         (open_, 2, ["rung 1", "rung 2"]),
-        (decided, 3, ["rung 1", "rung 2", "the best trial goes on"]),
+        (decided, 3, ["rung 1", "rung 2", "the best trial continues"]),
     ):
         curve = Curve("x", steps, returns, trials=trials, rung_ends=rung_ends)
         plot_curves([curve], tmp_path / "curve.png", "trials")
@@ -399,7 +399,7 @@ def test_a_setting_that_no_run_has_is_refused(runs: Path, tmp_path: Path, capsys
     command = ["plot", str(runs / "1"), str(runs / "3"), "--out", str(tmp_path / "c.png")]
     assert main([*command, "--compare", "sigam"]) == 2
     told = capsys.readouterr().err
-    assert "'sigam' is no setting of these runs" in told
+    assert "'sigam' is not a setting of these runs" in told
     assert "did you mean 'sigma'" in told
     assert re.search("in which they differ: .*sigma", told)
     assert not (tmp_path / "c.png").exists()
@@ -478,7 +478,7 @@ def test_a_run_that_is_named_twice_counts_once(
 
 def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plot", str(tmp_path)]) == 1
-    assert "is no run folder" in capsys.readouterr().err
+    assert "is not a run folder" in capsys.readouterr().err
     assert main(["plot", str(runs / "1"), "--out", str(tmp_path / "curve.doc")]) == 2
     assert ".png" in capsys.readouterr().err
     assert not (tmp_path / "curve.doc").exists()

@@ -27,7 +27,7 @@ SMALL = ["--population-size", "4", "--noise-table-size", "2000", "--env-kwargs",
 ONE = ["--workers", "1", "--trials", "2", "--archive-size", "2", "-v"]
 SAID = [
     "2 trials: trial [12] .*, trial [12] .*",
-    "2 trials: trial [12] has won and goes on alone",
+    "2 trials: trial [12] has won and continues alone",
     "final selection among 3: .* win, return .*",
     "winner of the final selection: return .*",
 ]
@@ -187,11 +187,11 @@ def test_rows_of_several_trials_have_a_column_for_them() -> None:
     assert [row.split()[5] for row in rows] == ["9.0", "-", "-"], "no trial has the evaluation of another"
     assert (first, on) == (
         "rung 1 of 2: trial 2 5.0, trial 1 4.0, trial 3 -1.5",
-        "rung 1 of 2: trials 1 and 2 go on",
+        "rung 1 of 2: trials 1 and 2 continue",
     )
-    assert (second, alone) == ("rung 2 of 2: trial 1 7.0, trial 2 6.0", "rung 2 of 2: trial 1 has won and goes on alone")
+    assert (second, alone) == ("rung 2 of 2: trial 1 7.0, trial 2 6.0", "rung 2 of 2: trial 1 has won and continues alone")
     assert race == "2 recipes: linear 7.2, network 6.0"
-    assert won == "2 recipes: linear has won and goes on alone; its episodes return 7.25 +- 1.5"
+    assert won == "2 recipes: linear has won and continues alone; its episodes return 7.25 +- 1.5"
 
 
 def test_sentences_are_broken_between_words_on_a_terminal_alone() -> None:
@@ -199,7 +199,7 @@ def test_sentences_are_broken_between_words_on_a_terminal_alone() -> None:
         def isatty(self) -> bool:
             return True
 
-    told = "a sentence of many words. " * 4 + "To go on: fastes train --resume " + "x/" * 40
+    told = "a sentence of many words. " * 4 + "To continue: fastes train --resume " + "x/" * 40
     assert fitted(told, io.StringIO()) == told
     assert fitted(told, None) == told
     *lines, command = fitted(told, Wide()).split("\n")

@@ -244,7 +244,7 @@ def test_a_monitor_file_has_the_keywords_and_goes_on(tmp_path: Path) -> None:
         assert _rows(file)[:16] == rows
         assert len(_rows(file)) == 24
     model = FastES.load(tmp_path / "model", env=Telling, n_workers=0)
-    with pytest.raises(ValueError, match="with the columns r,l,t to go on"):
+    with pytest.raises(ValueError, match="with the columns r,l,t to continue"):
         model.learn(1, MonitorFile(file), reset_num_timesteps=False)
     model.close()
 

@@ -57,7 +57,7 @@ def test_a_run_folder_is_its_best_checkpoint(runs: Path, monkeypatch: pytest.Mon
 
 def test_a_run_folder_in_the_place_of_an_environment(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "CartPole-v1/1", *SMALL]) == 2
-    assert "CartPole-v1/1 is a run folder: --resume CartPole-v1/1 goes on with it" in capsys.readouterr().err
+    assert "CartPole-v1/1 is a run folder: --resume CartPole-v1/1 continues it" in capsys.readouterr().err
 
 
 def test_a_folder_beside_a_checkpoint_of_its_name_is_not_in_its_way(runs: Path) -> None:
@@ -86,16 +86,16 @@ def test_every_command_takes_a_run_folder(command: str, runs: Path, capsys: pyte
     ],
 )
 def test_a_path_to_no_run_says_what_there_is(path: str, said: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(CheckpointError, match=f"there is no checkpoint at .*{said}"):
+    with pytest.raises(CheckpointError, match=f"there is not a checkpoint at .*{said}"):
         FastES.load(path)
     for command in ("eval", "play", "replay"):
         assert main([command, path, *(["--generation", "1", "--job", "1"] if command == "replay" else [])]) == 1
         told = capsys.readouterr().err
-        assert "there is no checkpoint at" in told
+        assert "there is not a checkpoint at" in told
         assert told.count("\n") == 1
     if not path.endswith(".zip"):
         assert main(["train", "--resume", path]) == 1
-        assert "there is no checkpoint at" in capsys.readouterr().err
+        assert "there is not a checkpoint at" in capsys.readouterr().err
 
 
 def test_the_folder_of_several_runs_is_drawn(
@@ -128,8 +128,8 @@ def test_the_folder_of_several_runs_is_drawn(
     ("path", "said"),
     [
         ("CartPole-v2", r"CartPole-v2 is missing; the working directory contains: CartPole-v1"),
-        ("CartPole-v1/notes", r"CartPole-v1/notes is no run folder, and holds none: .*; it has nothing"),
-        ("../outside", r"\.\./outside is no run folder, and holds none: expected one such as runs/CartPole-v1/1; it has a"),
+        ("CartPole-v1/notes", r"CartPole-v1/notes is not a run folder, and holds none: .*; it has nothing"),
+        ("../outside", r"\.\./outside is not a run folder, and holds none: expected one such as runs/CartPole-v1/1; it has a"),
         ("CartPole-v1/new", r"CartPole-v1/new has no evaluations in progress\.csv yet: they come with its first generations"),
         ("news", r"none of news/1 and news/2 has evaluations in progress\.csv yet"),
     ],

@@ -128,7 +128,7 @@ def test_a_run_stopped_while_its_trials_are_scored_is_finished(tmp_path: Path, c
     assert sum(training["counters"]["num_timesteps"] for training in saved["trainings"]) >= 1000
     assert len(saved["selection"]["trials"]) == 2
     assert main(["train", "--resume", str(run), "--workers", "0"]) == 0
-    assert re.search(r"^2 trials: trial [12] has won and goes on alone$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^2 trials: trial [12] has won and continues alone$", capsys.readouterr().out, re.MULTILINE)
     for name in ("checkpoint.zip", "best.zip"):
         assert_same_state(read_checkpoint(run / name), read_checkpoint(tmp_path / "whole" / "CartPole-v1" / "1" / name))
 
@@ -216,7 +216,7 @@ def test_statistics_that_are_none_are_kept_aside(kind: str, run: Path) -> None:
     if kind != "no text":  # the first line, which names the statistics, is not read
         assert any("progress.csv.damaged" in message for message in messages)
         assert (run / "progress.csv.damaged").exists()
-        assert any("some are lost" in message or "no regular file" in message for message in messages)
+        assert any("some are lost" in message or "not a regular file" in message for message in messages)
         assert len(list(run.glob("progress.csv.damaged*"))) == 1
     generations = read_progress(run / "progress.csv")["generation"].tolist()
     assert generations[-1] > before
@@ -238,7 +238,7 @@ def test_a_pipe_is_no_file_of_statistics(name: str, run: Path, capsys: pytest.Ca
     os.mkfifo(run / name)
     before = read_checkpoint(run / "checkpoint.zip").data["trainings"][0]["counters"]["num_timesteps"]
     assert main(["train", "--resume", str(run), *RESUME]) == 2
-    assert f"{run / name} is no regular file: move it away" in capsys.readouterr().err
+    assert f"{run / name} is not a regular file: move it away" in capsys.readouterr().err
     assert read_checkpoint(run / "checkpoint.zip").data["trainings"][0]["counters"]["num_timesteps"] == before
 
 

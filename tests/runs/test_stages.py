@@ -187,7 +187,7 @@ def test_a_run_without_a_midway_file(
     of = [f"{tmp_path}/old/{which}"] if which.endswith(".zip") else [f"{tmp_path}/old", "--checkpoint", which]
     assert main(["play", *of, "--video", str(tmp_path / "v.mp4"), "--stages", "--max-frames", "2"]) == 0
     label = "trained" if which.endswith(".zip") else which
-    reason = f"{of[0]} is no run folder" if label == "trained" else f"{of[0]} has no midway.zip, which trainings write"
+    reason = f"{of[0]} is not a run folder" if label == "trained" else f"{of[0]} has no midway.zip, which trainings write"
     said = capsys.readouterr().out
     assert f"{reason}: the stages are untrained and {label}\n" in said
     assert re.search(rf"^env seed 0: untrained return [^;]*; {label} return [^;]*$", said, re.MULTILINE)

@@ -154,7 +154,7 @@ def test_another_policy_that_sees_images_keeps_the_files_convolutions(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "arguments", "said"),
     [
-        ("sigma = ", {}, "is no TOML"),
+        ("sigma = ", {}, "is not TOML"),
         ("sigma = 0.1\n", {}, "holds no settings: expected a run's config.toml"),
         ("", {}, "holds no settings"),
         ("[CartPole-v1]\nsigam = 0.1\n", {}, "best.toml: unknown setting 'sigam'; did you mean 'sigma'"),
@@ -164,7 +164,7 @@ def test_another_policy_that_sees_images_keeps_the_files_convolutions(tmp_path: 
         ("[CartPole-v1]\n", {"preset": "paper"}, "settings start from one of the two"),
         ('[CartPole-v1]\nsigma = "function"\n', {}, "sigma was a function"),
         ('[CartPole-v1]\npolicy = "TorchPolicy"\n', {}, "policy was a TorchPolicy"),
-        ('[run]\nenv = "CartPole-v1"\nenv_kwargs = "open(1)"\n[settings]\n', {}, "no plain values: pass them"),
+        ('[run]\nenv = "CartPole-v1"\nenv_kwargs = "open(1)"\n[settings]\n', {}, "not plain values: pass them"),
     ],
 )
 def test_a_file_that_cannot_be_taken(

@@ -132,7 +132,7 @@ def test_a_wrong_factor_is_named(wrong: Any, error: type[Exception], words: str)
 
 
 def test_a_factor_and_a_population_exclude_each_other() -> None:
-    with pytest.raises(ValueError, match="population_scale = 2 beside population_size = 32") as caught:
+    with pytest.raises(ValueError, match="population_scale = 2 with population_size = 32") as caught:
         FastES("CartPole-v1", n_workers=0, population_scale=2, population_size=32)
     assert "leave one of the two out" in str(caught.value)
 
@@ -166,7 +166,7 @@ def test_a_factor_scales_what_a_file_says(tmp_path: Path) -> None:
     ):
         settings = FastES.from_config(path, n_workers=0, **given).settings
         assert (settings.population_size, settings.learning_rate) == (population, rate), number
-    with pytest.raises(ValueError, match="population_scale = 4 beside population_size = 20"):
+    with pytest.raises(ValueError, match="population_scale = 4 with population_size = 20"):
         FastES.from_config(path, n_workers=0, population_scale=4, population_size=20)
 
 

@@ -165,9 +165,8 @@ def test_where_rewards_may_have_changed_recipes_race_and_there_is_no_target(kind
     )
     assert model.settings.learning_rate == all_presets()["linear"]["learning_rate"]
     assert model.target_return == math.inf
-    assert (
-        "and its reward_threshold of 475 is no target. To use both all the same, train with preset='CartPole-v1' (--pre" in said
-    )
+    not_one = "and its reward_threshold of 475 is not a target."
+    assert f"{not_one} To use both all the same, train with preset='CartPole-v1' (--pre" in said
 
 
 def test_what_is_asked_for_is_taken() -> None:
@@ -177,7 +176,7 @@ def test_what_is_asked_for_is_taken() -> None:
     assert model.settings.learning_rate == all_presets()["CartPole-v1"]["learning_rate"]
     said, model = said_of("CartPole-v1", **kwargs, preset="CartPole-v1")
     assert re.search(
-        r"^CartPole-v1 has sutton_.*\): its reward_threshold of 475 is no target. To use it .* train with target_return=475",
+        r"^CartPole-v1 has sutton_.*\): its reward_threshold of 475 is not a target. To use it .* train with target_return=475",
         said,
     )
     assert model.target_return == math.inf
@@ -248,7 +247,7 @@ def test_episodes_that_a_setting_cuts_have_no_target() -> None:
 def test_another_environment_of_a_model_says_what_becomes_of_its_target(tmp_path: Path) -> None:
     with FastES("CartPole-v1", **SMALL) as model:
         model.save(tmp_path / "model")
-        with pytest.warns(UserWarning, match=r"^CartPole-v1 has sutton_barto.*: its reward_threshold of 475 is no target"):
+        with pytest.warns(UserWarning, match=r"^CartPole-v1 has sutton_barto.*: its reward_threshold of 475 is not a target"):
             model.set_env(cartpole(sutton_barto_reward=True))
         assert model.target_return == math.inf
         with warnings.catch_warnings():
@@ -256,7 +255,7 @@ def test_another_environment_of_a_model_says_what_becomes_of_its_target(tmp_path
             model.set_env(cartpole())
         assert model.target_return == 475.0
     with (
-        pytest.warns(UserWarning, match="its reward_threshold of 475 is no target"),
+        pytest.warns(UserWarning, match="its reward_threshold of 475 is not a target"),
         FastES.load(tmp_path / "model", cartpole(max_episode_steps=9), 0) as model,
     ):
         assert model.target_return == math.inf

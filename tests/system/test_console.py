@@ -66,7 +66,7 @@ def test_a_full_disk_under_the_output_ends_no_training(lost: tuple[str, ...], tm
     assert len(notes) == len(lost)
     assert all(f"{name} cannot be written (No space left on device)" in note for name, note in zip(lost, notes, strict=True))
     if "stderr" not in lost:
-        assert "stdout cannot be written (No space left on device): training goes on\n" in done.stderr
+        assert "stdout cannot be written (No space left on device): training continues\n" in done.stderr
         assert "Traceback" not in done.stderr
         assert "Exception ignored" not in done.stderr
 
@@ -237,7 +237,7 @@ def test_learn_goes_on_without_its_output(kind: str, n_workers: int, tmp_path: P
     assert_same_state(*runs)
     if kind != "none":  # nobody asked for output then
         assert "cannot be written" in (tmp_path / "run" / "notes.txt").read_text()
-        assert any(message.endswith("training goes on") for message in messages)
+        assert any(message.endswith("training continues") for message in messages)
 
 
 def test_a_table_for_readers_is_worth_less_than_a_training(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_every_place_at_which_descriptors_run_out(undisturbed: Result, tmp_path:
     first, said = json.loads(result.stdout)
     assert len(said) > 8
     for number, text in enumerate(said, first + 1):
-        assert f"of 3 workers could be started, then no more (Too many open files): this process has {number} " in text
+        assert f"of 3 workers could be started, then none (Too many open files): this process has {number} " in text
         assert "RLIMIT_NOFILE" in text
         assert "`ulimit -n`" in text
     assert {text[:10] for text in said} >= {"[Errno 24]"}

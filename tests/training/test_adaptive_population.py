@@ -350,8 +350,8 @@ def test_settings_may_change_on_loading(saved: Path, tmp_path: Path) -> None:
         ({"generation_timesteps": "lin_0_900"}, ValueError, ("'lin_0_900' does not stay between 1 and", "'lin_5000_40000'")),
         ({"generation_timesteps": "lin_900"}, ValueError, ("'lin_900'", "between 1 and", "whole number of at least 0, 'lin_5")),
         ({"generation_timesteps": len}, TypeError, ("generation_timesteps", "is a function")),
-        ({"generation_timesteps": 9, "max_population_size": 60}, ValueError, ("60", "no multiple", "= 16", "48 or 64")),
-        ({"generation_timesteps": 9, "max_population_size": 8}, ValueError, ("8", "no multiple", "use 16,")),
+        ({"generation_timesteps": 9, "max_population_size": 60}, ValueError, ("60", "not a multiple", "= 16", "48 or 64")),
+        ({"generation_timesteps": 9, "max_population_size": 8}, ValueError, ("8", "not a multiple", "use 16,")),
         ({"max_population_size": -16}, ValueError, ("max_population_size", "-16")),
     ],
 )

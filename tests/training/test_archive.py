@@ -239,7 +239,7 @@ def load(path: Path, **settings: Any) -> FastES:
 
 @pytest.mark.parametrize("generations", [1, 2, 7, 15, 16, 17])
 def test_a_stop_anywhere_changes_nothing(generations: int, expected: Checkpoint, tmp_path: Path) -> None:
-    """A callback's in the last generation, too: the final selection is made when the training goes on."""
+    """A callback's in the last generation, too: the final selection is made when the training continues."""
     with FastES(Toy, **RICH) as model:
         learn(model, generations, BUDGET)
         assert not model.training.archive.has_selected(model.generation)

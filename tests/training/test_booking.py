@@ -279,7 +279,7 @@ AT_ANY_MOMENT = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExcep
 
 @AT_ANY_MOMENT
 def test_alarms_at_random_moments_change_no_result(undisturbed: Result) -> None:
-    """Time limits raise in a handler of SIGALRM; training goes on after each."""
+    """Time limits raise in a handler of SIGALRM; training continues after each."""
     chance, stopped = np.random.default_rng(0), 0
     with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model, alarms():
         start, seconds = model.selection, _seconds(model, lambda: [])

@@ -169,7 +169,7 @@ def test_a_run_that_its_time_has_ended_is_resumed(tmp_path: Path, capsys: pytest
     assert "--max-minutes" not in capsys.readouterr().out
     assert main([*train, "--runs", str(tmp_path / "parts"), "--max-minutes", "1e-9"]) == 0
     said, run = capsys.readouterr().out, tmp_path / "parts" / "CartPole-v1" / "1"
-    assert f"ended by --max-minutes, before its budget; to go on: fastes train --resume {run}" in said
+    assert f"ended by --max-minutes, before its budget; to continue: fastes train --resume {run}" in said
     assert "winner of the final selection: return" in said
     assert "best.zip holds it, checkpoint.zip the last parameters\n" in said
     assert len(rows(run)) == 1
@@ -205,7 +205,7 @@ def test_seeds_that_their_time_has_ended_are_judged(tmp_path: Path, capsys: pyte
     train = ["train", "CartPole-v1", *COMMAND, *BUDGET, "--seeds", "2", "--quiet", "--runs", str(tmp_path)]
     assert main([*train, "--max-minutes", "1e-9"]) == 0
     said = capsys.readouterr().out
-    assert "2 seeds ended by --max-minutes, before the budget; to go on:\n  seed 3: fastes train --resume" in said
+    assert "2 seeds ended by --max-minutes, before the budget; to continue:\n  seed 3: fastes train --resume" in said
     assert "median return" in said
     for number in (1, 2):
         config = read_config(tmp_path / "CartPole-v1" / str(number) / "config.toml")

@@ -209,7 +209,7 @@ def test_pruned_candidates_end_early_and_are_not_chosen(tmp_path: Path) -> None:
 
 
 def test_settings_with_trials_are_searched_too(tmp_path: Path) -> None:
-    """A rung of the search ends within one of theirs, whose other trials still play; then the training goes on."""
+    """A rung of the search ends within one of theirs, whose other trials still play; then the training continues."""
     tuned = tune(tmp_path, 2, trials=3, trials_fraction=0.9, total_timesteps=3000, n_seeds=1)
     assert tuned.settings["trials"] == 3
     assert states(tmp_path) == ["complete"] * 2
@@ -542,12 +542,12 @@ def test_files_of_a_study_have_names_of_their_own(tmp_path: Path) -> None:
 
 def test_another_file_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "own.journal").write_text("a letter")
-    with pytest.raises(ValueError, match=r"own\.journal is no study"):
+    with pytest.raises(ValueError, match=r"own\.journal is not a study"):
         tune(tmp_path, 1)
     assert (tmp_path / "own.journal").read_text() == "a letter"
 
 
-@pytest.mark.parametrize(("budget", "said"), [("2", "no time"), ("0s", "no time"), ("2 days", "no time")])
+@pytest.mark.parametrize(("budget", "said"), [("2", "is not a time"), ("0s", "is not a time"), ("2 days", "is not a time")])
 def test_a_wrong_budget_is_named(budget: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["tune", "CartPole-v1", "--budget", budget])

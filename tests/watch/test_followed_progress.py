@@ -156,7 +156,7 @@ def test_each_trial_has_a_curve(file: Path) -> None:
 
 def test_what_is_no_file_is_not_opened(file: Path) -> None:
     os.mkfifo(file)  # opening it would wait
-    with pytest.raises(OSError, match="is no file"):
+    with pytest.raises(OSError, match="is not a file"):
         FollowedProgress(file).update()
 
 

@@ -300,9 +300,9 @@ def test_a_race_narrows(page: Page, root: Path) -> None:
     page.open()
     page.until("document.querySelectorAll('#race tr').length === 4", "the race is shown")
     assert page.js("[...document.querySelectorAll('#race .on')].map((cell) => cell.textContent)") == [
-        "1. wide: 9.00, goes on",
-        "1. net: 20.00, goes on",
-        "2. net: 8.00, goes on",
+        "1. wide: 9.00, continues",
+        "1. net: 20.00, continues",
+        "2. net: 8.00, continues",
     ]
     labels = page.js("charts.returns.plot.series.map((line) => line.label)")
     assert labels[1:] == ["linear", "wide", "population, mean", "one evaluation", "net, running median"]

@@ -26,7 +26,7 @@ def resumable() -> Iterator[None]:
         yield
     except (KeyboardInterrupt, Terminated) as stop:
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print("interrupted: the same command goes on where it was", file=sys.stderr)
+            print("interrupted: the same command continues where it was", file=sys.stderr)
         raise SystemExit(stop.exit_status if isinstance(stop, Terminated) else 130) from None
     finally:
         for number, handler in before.items():

@@ -64,8 +64,8 @@ class Options:
         known = [each.name for each in fields(cls)]
         if unknown := next((name for name in given if name not in known), None):
             raise ValueError(
-                f"{unknown!r} = {given[unknown]!r} is no option of an Atari game{suggest(unknown, known) or '.'} Options and "
-                f"their defaults are {', '.join(f'{name} = {value!r}' for name, value in DEFAULTS.items())}. ale-py's own "
+                f"{unknown!r} = {given[unknown]!r} is not an option of an Atari game{suggest(unknown, known) or '.'} Options "
+                f"and their defaults are {', '.join(f'{name} = {value!r}' for name, value in DEFAULTS.items())}. ale-py's own "
                 "environment has other arguments: pass what gymnasium.make('ALE/Pong-v5', ...) returns"
             )
         options = cls(**{name: _CHECKS[name](name, whole(value)) for name, value in given.items()})

@@ -277,8 +277,8 @@ def _warn_of_lasting(given: Env, ways: Sequence[Way], mine: Layout, new: Layout)
     if ways:
         names = [name_of(given, way) for way in ways]
         warn_user(
-            f"the environment {given} was played before it was given, and episodes go on from what those before have left: "
-            f"{in_both(names, ways, mine.contents, new.contents, 'workers build')}. Workers begin anew. Where you have set it, "
+            f"the environment {given} was played before it was given, and episodes continue from what those before have left: "
+            f"{in_both(names, ways, mine.contents, new.contents, 'workers build')}. Workers start afresh. If you have set it, "
             "pass a function that builds and sets it, as FastES(make_env); a reset should set what only an episode needs",
             UserWarning,
         )

@@ -232,14 +232,14 @@ def _find(path: str, name: str) -> tuple[ctypes.CDLL, int]:
     version = status.st_ino, status.st_mtime_ns, status.st_size
     if _loaded.setdefault(full, version) != version:
         raise ValueError(
-            f"{path} has been compiled anew since this process loaded it, and the process keeps the first version: start a new "
-            "process (in a notebook, restart the kernel), or give the library another name"
+            f"{path} has been compiled again since this process loaded it, and the process keeps the first version: start a "
+            "new process (in a notebook, restart the kernel), or give the library another name"
         )
     checksum = checksum_of(full)  # now: later the file may be another one
     if _expected.get(full, checksum) != checksum:
         raise ValueError(
-            f"{path} has been compiled anew since the training began, or is another one on this machine, and results would mix "
-            "both: start the training again"
+            f"{path} has been compiled again since the training began, or is another one on this machine, and results would "
+            "mix both: start the training again"
         )
     library = ctypes.CDLL(full)
     try:
@@ -268,7 +268,7 @@ def _address(function: Any) -> int:
     """Return the address of a function in C."""
     if isinstance(function, int) and not isinstance(function, bool):
         if function < _FIRST_ADDRESS:
-            raise ValueError(f"{function} is no function's address: expected one from {_FIRST_ADDRESS} on")
+            raise ValueError(f"{function} is not a function's address: expected one from {_FIRST_ADDRESS} on")
         return function
     if isinstance(address := getattr(function, "address", None), int):  # numba's
         return address

@@ -49,7 +49,7 @@ def step_wrappers(wrappers: Sequence[Any], own_limit: int) -> _core.StepWrappers
             if repeats > 1:
                 return "two wrappers repeat actions"
             if not _is_count(wrapper.num_repeats):
-                return f"its actions are repeated {wrapper.num_repeats!r} times, which is no int from 1 on"
+                return f"its actions are repeated {wrapper.num_repeats!r} times, which is not an int from 1 on"
             repeats = wrapper.num_repeats
         elif kind not in _WATCHING:
             return f"{kind.__name__} is not known in C"
@@ -74,7 +74,7 @@ def _change_of(wrapper: Any) -> tuple[str, Any, Any] | str:
     except (AttributeError, KeyError) as error:
         return f"{kind.__name__} is not as expected ({error})"
     if any(each.dtype != "float32" or each.shape != space.shape for each in numbers):
-        return f"{kind.__name__} changes actions by numbers that are no float32 of the actions' shape"
+        return f"{kind.__name__} changes actions by numbers that are not float32 of the actions' shape"
     return (change, *numbers)
 
 

@@ -165,7 +165,7 @@ class MujocoTask(MujocoEnv, EzPickle):
         """
         found = _PLACE.fullmatch(place)
         if found is None:
-            raise ValueError(f"{place!r} is no place: {_EXPECTED}")
+            raise ValueError(f"{place!r} is not a place: {_EXPECTED}")
         if found["array"]:
             whole = getattr(data, found["array"])
         else:

@@ -147,7 +147,7 @@ def warn_of_seeds(base: Any, takes_none: bool) -> None:
     """Warn of environments that cannot be seeded one by one. takes_none: nor all together."""
     name, agents = type(base).__name__, kinds_of(base) & AGENTS
     takes = "takes no seed once it is made" if takes_none else "takes one seed for all of its environments"
-    beside = ". Each agent plays a candidate of its own, beside those of the others in its world" if agents else ""
+    beside = ". Each agent plays a candidate of its own, in one world with the others" if agents else ""
     warn_user(
         f"{name} {takes}: candidates of a pair do not meet the same episodes, and results depend on the number of "
         f"environments{beside}",

@@ -64,7 +64,7 @@ def check_cluster(cluster: object, source: EnvSource, n_workers: int | None) -> 
             "environment's id, or a function that builds one, as env"
         )
     if n_workers is not None:
-        raise ValueError(f"n_workers = {n_workers!r} beside cluster = {cluster!r}: each node has a worker a CPU; leave it out")
+        raise ValueError(f"n_workers = {n_workers!r} with cluster = {cluster!r}: each node has a worker per CPU; leave it out")
     import_ray()
     return cluster
 

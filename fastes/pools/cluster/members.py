@@ -321,8 +321,8 @@ class Membership:
             return ask()
         except (self.ray.exceptions.RayError, ConnectionError) as error:
             raise ClusterLost(
-                f"the connection to the cluster {self.cluster!r} is lost ({error}). What was learned before this generation "
-                "stays: save it, and go on from there"
+                f"the connection to the cluster {self.cluster!r} is lost ({error}). The model is as it was before this "
+                "generation: save it, and continue from it"
             ) from error
 
     def called(self, member: Member, call: Callable[[], Any]) -> Any | None:
@@ -421,8 +421,8 @@ class Membership:
             warn_user("\n".join(lines))
         if seconds >= WAIT_FOR_NODES:
             raise ClusterError(
-                f"{self._no_node()}, for {seconds:.0f} seconds now. What was learned before this generation stays: save it, "
-                "and go on from there"
+                f"{self._no_node()}, for {seconds:.0f} seconds now. The model is as it was before this generation: save it, "
+                "and continue from it"
             )
 
     def _no_node(self) -> str:

@@ -328,7 +328,7 @@ def warn_of_late(name: str, late: Sequence[Worker]) -> None:
     if late:
         warn_user(
             f"env.close of {name} did not return within {CLOSE_SECONDS:g} s in {len(late)} of the workers, or the environment "
-            "was still in a step or being built; they were killed: what it has started may go on",
+            "was still in a step or being built; they were killed: what it has started may still run",
         )
 
 

@@ -446,7 +446,7 @@ function showRace(run) {
   const rows = Array.from({ length: most }, (_, at) => stages.map(({ title, entries }) => {
     if (at >= entries.length) return element("td");
     const { name: told, score: value, goesOn } = entries[at], text = `${at + 1}. ${told}: ${score(value)}`;
-    return element("td", goesOn ? `${text}, goes on` : text, goesOn ? "on" : title === NOW ? "" : "out");
+    return element("td", goesOn ? `${text}, continues` : text, goesOn ? "on" : title === NOW ? "" : "out");
   }));
   fill(byId("race"), [head, ...rows]);
 }

@@ -340,7 +340,7 @@ def test_a_library_that_is_compiled_anew_is_refused(library: str, tmp_path: Path
     NativeEnv(f"{path}:Walk").close()
     shutil.copy(library, tmp_path / "new.so")
     (tmp_path / "new.so").replace(path)
-    with pytest.raises(ValueError, match=r"again\.so has been compiled anew since this process loaded it"):
+    with pytest.raises(ValueError, match=r"again\.so has been compiled again since this process loaded it"):
         NativeEnv(f"{path}:Walk")
 
 
@@ -352,7 +352,7 @@ def test_a_library_that_is_compiled_anew_ends_a_training_that_loads_it_again(lib
         changed = tmp_path / "changed.so"
         changed.write_bytes(path.read_bytes() + b"anew")
         changed.replace(path)
-        with pytest.raises(FastESError, match=r"shared\.so has been compiled anew since the training began"):
+        with pytest.raises(FastESError, match=r"shared\.so has been compiled again since the training began"):
             model.learn(200)
 
 

@@ -321,10 +321,10 @@ def test_a_training_on_a_described_task_has_the_same_bits() -> None:
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [
-        ({"observe": ["qpso"]}, "'qpso' is no place: expected qpos"),
-        ({"observe": ["qposition"]}, "'qposition' is no place"),
-        ({"observe": ["qpos[-]"]}, "is no place"),
-        ({"observe": ["qpos[]"]}, "is no place"),
+        ({"observe": ["qpso"]}, "'qpso' is not a place: expected qpos"),
+        ({"observe": ["qposition"]}, "'qposition' is not a place"),
+        ({"observe": ["qpos[-]"]}, "is not a place"),
+        ({"observe": ["qpos[]"]}, "is not a place"),
         ({"observe": []}, "observe has 0 entries: expected 1 to 8"),
         ({"observe": "qpos"}, "observe = 'qpos' is a text: expected a list of places"),
         ({"observe": [0]}, "observe has 0, a int: expected qpos"),

@@ -400,7 +400,7 @@ def test_an_argument_of_another_type_is_told() -> None:
 def test_what_does_not_go_together_is_told() -> None:
     import gymnasium
 
-    with pytest.raises(ValueError, match=r"n_workers = 4 beside cluster = 'auto': each node has a worker a CPU"):
+    with pytest.raises(ValueError, match=r"n_workers = 4 with cluster = 'auto': each node has a worker per CPU"):
         FastES("CartPole-v1", cluster="auto", n_workers=4)
     envs = gymnasium.make_vec("CartPole-v1", 2)
     with pytest.raises(ValueError, match=r"cluster = 'auto' cannot be used with .*, which lives in this process"):
