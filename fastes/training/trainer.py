@@ -310,28 +310,26 @@ class Trainer:
 
         A generation in flight when the budget is spent is left out, so that the committed ones alone decide what follows.
         """
-        is_first = self._training(number).needs_warm_up()
-        while is_first or (self.selection.plays_on(number) and not self._is_over):
-            training, player = self._training(number), self._player(number)
-            if is_first:
-                batch = await player.warm_up(training)
-                await _turn_of(number, turns)
-                if self._leaves_c(batch):
-                    raise _Stopped
-                self._become(self.selection.with_training(training.warmed_up(batch), number).in_turn(number))
-            else:
-                generation = await player.generation(training)
-                await _turn_of(number, turns)
-                if self._is_spent:
-                    self._drop(StepsPlayed(candidates=generation.batch.steps))
-                    break
-                if self._leaves_c(generation.batch):
-                    raise _Stopped
-                record = await self._commit(number, generation)
-                self._notify(record, generation)
-                if self._is_stopped or not self.selection.is_open or self._is_interrupted:
-                    raise _Stopped
-            is_first = False
+        training = self._training(number)
+        if training.needs_warm_up():
+            batch = await self._player(number).warm_up(training)
+            await _turn_of(number, turns)
+            if self._leaves_c(batch):
+                raise _Stopped
+            self._become(self.selection.with_training(training.warmed_up(batch), number).in_turn(number))
+            turns.rotate(-1)
+        while self.selection.plays_on(number) and not self._is_over:
+            generation = await self._player(number).generation(self._training(number))
+            await _turn_of(number, turns)
+            if self._is_spent:
+                self._drop(StepsPlayed(candidates=generation.batch.steps))
+                break
+            if self._leaves_c(generation.batch):
+                raise _Stopped
+            record = await self._commit(number, generation)
+            self._notify(record, generation)
+            if self._is_stopped or not self.selection.is_open or self._is_interrupted:
+                raise _Stopped
             turns.rotate(-1)
         await _turn_of(number, turns)
         turns.popleft()
