@@ -367,9 +367,9 @@ class Trainer:
         """Process what still plays; once the budget is spent, choose the best of what there is."""
         if not self._is_solved:
             await self.drain_evaluations()
-        if self.selection.training.solved:
+        if self._is_solved:
             return
-        if self.selection.num_timesteps >= self.selection.budget:
+        if self._is_spent:
             await self._choose()
         elif self._is_late and not self._is_stopped:
             self.out_of_time = True
@@ -379,9 +379,9 @@ class Trainer:
         """The best of the trials that are left, and of its archive."""
         if self.selection.is_open and self.selection.num_timesteps:
             await self._end_rung(is_last=True)
-        training = self.selection.training
-        if training.solved:
+        if self._is_solved:
             return
+        training = self.selection.training
         if training.archive is not None and training.archive.is_due(training.generation) and not self._is_stopped:
             finalists = len(training.archive.best()) + 1
             self._listener.on_phase(f"final selection of {finalists}", episodes_of_selection(finalists))
@@ -399,8 +399,8 @@ class Trainer:
             await self._choose()
             self._aside = _Aside(before, self.selection)
         finally:
-            self.selection, self._listener = before, listener
-            self.evaluator.trainings = trainings_of(before)
+            self._listener = listener
+            self.take(before)
 
     @contextlib.contextmanager
     def as_judged(self) -> Iterator[None]:
