@@ -47,13 +47,13 @@ class Player:
         evaluated = training.to_evaluate()[: settings.evaluations_at_once()]  # a loaded training may have more
         begun = [pending for pending in evaluated if self._running(pending) is None]
         own, noise_free = training.episode_settings()
-        requests = [self._evaluation(training, pending, noise_free) for pending in begun]
+        evaluations = [self._evaluation(training, pending, noise_free) for pending in begun]
+        candidates = self._candidates(training, perturbations, own)
         # evaluations have no adaptive cap: if the generation waits for them, they should not be the last to start
-        first = 0 if settings.eval_lag else len(requests)
-        requests.insert(first, self._candidates(training, perturbations, own))
-        tickets = pool.submit_all(requests)
-        ticket = tickets.pop(first)
-        self._note(*zip(begun, tickets, requests[:first] + requests[first + 1 :], strict=True))
+        place = 0 if settings.eval_lag else len(evaluations)
+        tickets = pool.submit_all([*evaluations[:place], candidates, *evaluations[place:]])
+        ticket = tickets.pop(place)
+        self._note(*zip(begun, tickets, evaluations, strict=True))
         training.draw_ahead()
         batch = await self.evaluator.result(ticket)
         if (population := training.population) is not None:
@@ -178,13 +178,13 @@ class Player:
     async def _keep_evaluations(self, wanted: Sequence[Float32]) -> None:
         """Discard running evaluations of any other theta: a training that was changed meanwhile does not need them."""
         over = [
-            each
+            each.ticket
             for each in self.evaluator.running
             if each.number == self.number and not any(each.theta is theta for theta in wanted)
         ]
         if over:
             pool = self.evaluator.start()
-            self.evaluator.running = [each for each in self.evaluator.running if not any(each is one for one in over)]
-            for ticket in (each.ticket for each in over if pool.knows(each.ticket)):
+            self.evaluator.running = [each for each in self.evaluator.running if each.ticket not in over]
+            for ticket in filter(pool.knows, over):
                 with contextlib.suppress(WorkerError):
                     await self.evaluator.result(ticket)
