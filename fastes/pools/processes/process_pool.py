@@ -38,6 +38,7 @@ from fastes.system.limits import explained
 _Made = TypeVar("_Made")
 _SEVERAL = 4  # workers
 _MANY = 8  # candidates per worker: the last ones of a generation are a small part of it then
+_NO_JOBS = np.zeros(0, dtype=np.int64)
 
 
 def spare_workers(spec: PoolSpec, n_workers: int) -> int:
@@ -248,24 +249,25 @@ class ProcessPool(BlockPool):
             return False
         left = open_.uncommitted()
         open_.missing = int(left[-1]) if len(left) else None
-        if self._orphans and len(left) and (orphans := self._orphans_among(open_, left)) is not None and len(orphans):
-            self._open_again(open_, orphans)
+        if self._orphans and len(left):
+            orphans = self._orphans_among(open_)
+            if len(orphans):
+                self._open_again(open_, orphans)
         return not len(left)
 
-    def _orphans_among(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
-        """Return the jobs that no worker plays; None while a worker is about to claim one.
+    def _orphans_among(self, open_: OpenRequest) -> npt.NDArray[np.int64]:
+        """Return the jobs that have no result and that no worker plays; none while a worker is about to claim one.
 
         Rows are read before flags: a worker that has finished a job sets the flag before it clears its row.
         """
         held = set()
         for worker in self.workers.values():
             if _core.committed(worker.row, CLAIMING):
-                return None
+                return _NO_JOBS
             job, number, ticket = (_core.committed(worker.row, column) for column in (JOB, SLOT, TICKET))
             if job >= 0 and number == open_.number and ticket >= open_.first_ticket:
                 held.add(job)
-        left = set(open_.uncommitted().tolist()) - held
-        return np.array([job for job in jobs.tolist() if job in left], dtype=np.int64)
+        return np.array([job for job in open_.uncommitted().tolist() if job not in held], dtype=np.int64)
 
     def _open_again(self, open_: OpenRequest, jobs: npt.NDArray[np.int64]) -> None:
         """Reopen jobs under a new ticket."""
