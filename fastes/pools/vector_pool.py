@@ -18,7 +18,7 @@ from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, origin_of, summary_of
 from fastes.pools.block_pool import BlockPool, OpenRequest
 from fastes.pools.pool import LocalPool
-from fastes.rollout.episode import Episode, EpisodeSettings
+from fastes.rollout.episode import Episode
 from fastes.rollout.job import PoolSpec, Request, RequestScalars, TrainingNeeds
 from fastes.rollout.job_runner import begin_request, make_actor, parameter_loader
 from fastes.rollout.last_infos import has_mask, write_info
@@ -75,11 +75,10 @@ class _Players:
 
 
 class _Start(NamedTuple):
-    """An episode to begin: its environment seed, the key of the noise on its actions, its settings, and its job."""
+    """An episode to begin: its environment seed, the key of the noise on its actions, and its job."""
 
     seed: int
     key: int
-    settings: EpisodeSettings
     job: Job
 
 
@@ -318,7 +317,7 @@ class _Run:
             seed, key = int(slot.env_seed[number // 2, episode]), int(slot.action_key[number // 2, episode])
         else:
             seed, key = int(slot.eval_seed[number]), 0
-        self.to_start[index] = _Start(seed, key, job.scalars.episodes, job)
+        self.to_start[index] = _Start(seed, key, job)
 
     def _start_all(self) -> None:
         """Start an episode in every environment; one without a job gets the first job's seed."""
@@ -332,13 +331,14 @@ class _Run:
     def _begin_episodes(self) -> None:
         for index, start in self.to_start.items():
             actor, job = self.actors[index], start.job
-            actor.begin_episode(start.key, start.settings.action_noise, start.settings.sample)
+            settings = job.scalars.episodes
+            actor.begin_episode(start.key, settings.action_noise, settings.sample)
             counts = job.players.needs.normalize_obs and job.is_candidate
             actor.count_moments(counts)
             if counts and self.episode[index]:
                 actor.observation_moments[:] = job.slot.moments[job.number]  # continue the sums of the last episode
             self.playing[index] = True
-            self.total[index], self.length[index], self.limit[index] = 0.0, 0, start.settings.max_steps
+            self.total[index], self.length[index], self.limit[index] = 0.0, 0, settings.max_steps
         self.to_start.clear()
 
     def _end_episode(self, index: int, job: Job, is_cut: bool) -> None:
