@@ -22,7 +22,6 @@ from fastes.rollout.episode import EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE
 from fastes.rollout.observations import ObservationReader
 from fastes.system.forks import CopiesEndHere
-from fastes.system.interrupts import interrupts_wait
 from fastes.system.random_state import global_random_kept, one_thread, seed_global_random
 
 Batch = npt.NDArray[Any]
@@ -145,12 +144,12 @@ def _play_vector_env(source: EnvSource, env: VectorEnv, actor: _RandomActor, see
 def _play_vector_episode(env: VectorEnv, actor: _RandomActor, env_seed: int, flatten: Callable[[Any], Any]) -> None:
     """Play until the first environment's episode ends, or there are enough observations; seed global random state, too."""
     seed_global_random(env_seed)
-    with interrupts_wait() if env.in_processes else contextlib.nullcontext():
+    with env.whole_call():
         env.reset([env_seed] * env.num_envs)
     done = False
     while not done and len(actor.seen) < REFERENCE_SIZE:
         shown = next(iter(env.observations()))
         action = actor.act(flatten(shown))
         actions = np.array([action] * env.num_envs, dtype=env.action_space.dtype)
-        with interrupts_wait() if env.in_processes else contextlib.nullcontext():
+        with env.whole_call():
             done = bool(env.step(actions)[1][0])

@@ -25,7 +25,7 @@ from fastes.rollout.last_infos import has_mask, write_info
 from fastes.rollout.observations import ObservationReader
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, SlotLayout
 from fastes.system.forks import CopiesEndHere, end_copy
-from fastes.system.interrupts import handlers_kept, interrupts_wait
+from fastes.system.interrupts import handlers_kept
 from fastes.system.random_state import global_random_kept, one_thread, seed_global_random
 
 _IDLE = -1
@@ -262,20 +262,16 @@ class _Run:
         while self.playing.any():
             self._step()
             if self.to_start and self.playing.any() and self.vector_env.restarts_alone:
-                with self._whole():
+                with self.vector_env.whole_call():
                     self.vector_env.restart({index: start.seed for index, start in self.to_start.items()})
                 self._begin_episodes()
             elif self.to_start and not self.playing.any():
                 self._start_all()
 
-    def _whole(self) -> contextlib.AbstractContextManager[None]:
-        """Hold Ctrl-C back while other processes answer: the next call would read their answer to this one."""
-        return interrupts_wait() if self.vector_env.in_processes else contextlib.nullcontext()
-
     def _step(self) -> None:
         actions = self.act(self.actors)
         before = time.perf_counter()
-        with self._whole():
+        with self.vector_env.whole_call():
             rewards, dones = self.vector_env.step(actions)
         self.seconds += time.perf_counter() - before
         self.total += rewards
@@ -324,7 +320,7 @@ class _Run:
         first = next(iter(self.to_start.values()))
         self.first_seed = first.seed
         seed_global_random(first.seed % 2**32)
-        with self._whole():
+        with self.vector_env.whole_call():
             self.vector_env.reset([self.to_start.get(index, first).seed for index in range(self.vector_env.num_envs)])
         self._begin_episodes()
 

@@ -18,6 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from fastes.envs.layers import CHANGE_REWARDS, layers, limit_of_vector_env
 from fastes.envs.likeness import same
 from fastes.errors import EnvironmentUnavailable, shown, warn_user
+from fastes.system.interrupts import interrupts_wait
 
 Rows = npt.NDArray[Any]
 
@@ -74,6 +75,10 @@ class VectorEnv(ABC):
                 f"copy of it, process {os.getpid()}. Make another vector environment here and pass it to set_env, or start "
                 "this process with multiprocessing's method 'spawn'"
             )
+
+    def whole_call(self) -> contextlib.AbstractContextManager[None]:
+        """Hold Ctrl-C back while other processes answer: the next call would read their answer to this one."""
+        return interrupts_wait() if self.in_processes else contextlib.nullcontext()
 
     @abstractmethod
     def reset(self, seeds: list[int]) -> None:
