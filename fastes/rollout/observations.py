@@ -53,7 +53,9 @@ def is_single(given: Shape, shape: Shape) -> bool | None:
     is_batch = len(given) > 0 and layout_of(given[1:], shape) is not None
     if is_batch and len(given) == len(shape) + 1:
         return False
-    return True if layout_of(given, shape) is not None else False if is_batch else None
+    if layout_of(given, shape) is not None:
+        return True
+    return False if is_batch else None
 
 
 def warn(_: str, said: str) -> None:
@@ -81,12 +83,13 @@ class ObservationReader:
     def __init__(self, space: Space, notify: Notify = warn, bounded: bool = True) -> None:
         self.space, self.notify, self.bounded = space, notify, bounded
         self._said: set[tuple[str, str]] = set()
-        is_box = isinstance(space, spaces.Box)
-        self.read: Read = (
-            self._box(space, "observation") if isinstance(space, spaces.Box) else self._reader(space, "observation")
-        )
-        self.arrange: Read | None = self.read if is_box else None
-        self.flatten: Read | None = None if is_box else self.read
+        self.read: Read
+        self.arrange: Read | None = None
+        self.flatten: Read | None = None
+        if isinstance(space, spaces.Box):
+            self.read = self.arrange = self._box(space, "observation")
+        else:
+            self.read = self.flatten = self._reader(space, "observation")
 
     def say(self, where: str, kind: str, said: str) -> None:
         """Report something, once for each kind and each part of the space."""
@@ -286,10 +289,12 @@ def misfit(space: Space, observation: Any) -> str:
 
 def _is_listed(space: Space, observation: Any) -> bool:
     """Whether each item is an observation of a Dict or Tuple space."""
-    if not _has_items(observation) or not isinstance(space, (spaces.Dict, spaces.Tuple)):
+    if not _has_items(observation):
         return False
-    if isinstance(space, spaces.Dict) or isinstance(observation, tuple):
-        return isinstance(space, spaces.Dict)
+    if isinstance(space, spaces.Dict):
+        return True
+    if not isinstance(space, spaces.Tuple) or isinstance(observation, tuple):
+        return False
     try:
         return _lengths(space, tuple(observation), "observation") != {_ONE}
     except _Misfit:
@@ -355,10 +360,8 @@ def _length_of_leaf(space: Space, value: Any, where: str) -> int:
 def _row(space: Space, value: Any, index: Any) -> Any:
     """Return one observation of a batch; the value itself if the index is `...`."""
     if isinstance(space, spaces.Dict):
-        return {
-            **value,
-            **{key: _row(part, value[key], index) for key, part in space.spaces.items()},
-        }  # the reader reports other keys
+        parts = {key: _row(part, value[key], index) for key, part in space.spaces.items()}
+        return {**value, **parts}  # the reader reports other keys
     if isinstance(space, spaces.Tuple):
         return tuple(_row(part, value[k], index) for k, part in enumerate(space.spaces))
     if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
