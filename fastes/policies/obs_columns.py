@@ -104,7 +104,10 @@ def _range(value: object, item: str) -> Range:
     numbers = [first or "0", past or "0"] if colon else [first]
     if not all(_NUMBER.fullmatch(number) for number in numbers):
         raise ValueError(f"obs_columns = {value!r:.100} has the item {item!r:.50}: {_EXPECTED}")
-    begin, end = int(numbers[0]), (int(past) if past else None) if colon else int(first) + 1
+    begin = int(numbers[0])
+    end: int | None = begin + 1
+    if colon:
+        end = int(past) if past else None
     if end is not None and end <= begin:
         raise ValueError(f"obs_columns = {value!r:.100} has the range {item!r:.50}, in which nothing is: {_EXPECTED}")
     return begin, end

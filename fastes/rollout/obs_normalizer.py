@@ -90,7 +90,7 @@ def _rounded(digits: list[int], places: list[int]) -> float:
     lowest = min(places)
     total = sum(digit << (place - lowest) for digit, place in zip(digits, places, strict=True))
     try:
-        return float(total) if lowest == 0 else total / (1 << -lowest) if lowest < 0 else float(total << lowest)
+        return float(total << lowest) if lowest >= 0 else total / (1 << -lowest)
     except OverflowError:
         return math.inf if total > 0 else -math.inf
 

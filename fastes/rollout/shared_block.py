@@ -288,7 +288,9 @@ class SharedBlock:
     def __init__(self, layout: BlockLayout, fd: int | None = None, shared: bool = True) -> None:
         self.layout = layout
         size = layout.size()
-        self.fd = fd if fd is not None else anonymous_file(size) if shared else -1
+        if fd is None:
+            fd = anonymous_file(size) if shared else -1
+        self.fd = fd
         self.slots: list[RequestSlot] = []
         self.calls = CallRecords()
         try:

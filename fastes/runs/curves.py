@@ -533,9 +533,11 @@ def _settings_in_words(settings: Mapping[str, Any], names: Sequence[str]) -> str
 def _named(group: Sequence[Curve], text: str, is_compared: bool, is_mixed: bool) -> str:
     """Return the name of a group in the legend. text: its settings in words; is_mixed: whether some group has several runs."""
     text = text if is_compared else textwrap.shorten(text, _LONGEST_NAME, placeholder=" ...")
-    if len(group) == 1:
-        return text if is_compared else f"{text}: {group[0].name}" if is_mixed and text else group[0].name
-    return f"{text} (median of {len(group)} runs)" if text else f"median of {len(group)} runs, lowest to highest"
+    if len(group) > 1:
+        return f"{text} (median of {len(group)} runs)" if text else f"median of {len(group)} runs, lowest to highest"
+    if is_compared:
+        return text
+    return f"{text}: {group[0].name}" if is_mixed and text else group[0].name
 
 
 def _short_number(value: float, _: object) -> str:

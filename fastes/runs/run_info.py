@@ -233,7 +233,11 @@ def _base_of(settings: Mapping[str, Any], env: str, recipe: str, config: Mapping
     """Return what the settings began with: a recipe that won, the preset that was noted, or else the environment's own."""
     presets = [text_in(as_table(session.get("run")), "preset") for session in sessions_in(config)]
     noted = next(filter(None, presets), "")
-    kind, name = ("recipe", recipe) if recipe else ("preset", noted) if noted else ("the environment's preset", preset_for(env))
+    kind, name = "the environment's preset", preset_for(env)
+    if recipe:
+        kind, name = "recipe", recipe
+    elif noted:
+        kind, name = "preset", noted
     if not settings or not name:
         return None
     if name not in all_presets():

@@ -143,7 +143,11 @@ def read_settings(path: str | os.PathLike[str], env: Any = None) -> Config:
 
 def _only_table(path: str | os.PathLike[str], tables: Mapping[str, Any], env: Any) -> Config:
     """Return the table of an environment, or the only one."""
-    name = env if isinstance(env, str) and env in tables else next(iter(tables), None) if len(tables) == 1 else None
+    name: str | None = None
+    if isinstance(env, str) and env in tables:
+        name = env
+    elif len(tables) == 1:
+        (name,) = tables
     if name is not None and isinstance(tables[name], dict):
         return Config(tables[name], name)
     if len(tables) > 1 and all(isinstance(table, dict) for table in tables.values()):

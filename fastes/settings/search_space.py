@@ -161,7 +161,9 @@ class SearchSpace:
         if (scheduled := name.removesuffix("_end")) in _ENDS and scheduled != name:
             value = getattr(settings, scheduled)
             first, *last = _numbers_of(value)
-            return last[-1] / first if last else 0.0 if isinstance(value, str) else 1.0
+            if last:
+                return last[-1] / first
+            return 0.0 if isinstance(value, str) else 1.0  # a schedule of one number falls to zero
         if name == "alive_bonus_share":
             return _numbers_of(settings.alive_bonus)[0] / self.alive_bonus
         value = getattr(settings, name)
