@@ -48,8 +48,13 @@ def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str,
     if wanted is None:
         raise ValueError(f"{path} names no environment: pass one")
     _check_functions(path, {**config.settings, **changes})
-    settings, changes = (_raced if config.is_race else _scaled)(config.settings, changes)
-    preset = AUTO if config.is_race else DEFAULT
+    if config.is_race:
+        preset, settings = AUTO, dict(config.settings)
+        if "population_size" in changes:  # which replaces one that is scaled
+            settings.pop(population_scale.NAME, None)
+    else:
+        preset = DEFAULT
+        settings, changes = _scaled(config.settings, changes)
     arguments = {**settings, "env": wanted, "seed": config.seed, **changes, "preset": preset}
     given, own = changes.get("policy_kwargs", {}), config.settings.get("policy_kwargs", {})
     if isinstance(given, Mapping) and isinstance(own, Mapping) and (given or own):
@@ -97,12 +102,6 @@ def given_in(config: Mapping[str, Any]) -> dict[str, Any] | None:
     found = [run["given"] for run in runs if isinstance(run, Mapping) and "given" in run]
     tables = [given for given in found if isinstance(given, Mapping)]
     return {name: value for given in tables for name, value in given.items()} if found else None
-
-
-def _raced(given: dict[str, Any], changes: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Return the user's settings of a race, and the changes, whose population_size replaces a population_scale."""
-    replaced = population_scale.NAME if "population_size" in changes else ""
-    return {name: value for name, value in given.items() if name != replaced}, changes
 
 
 def _scaled(settings: dict[str, Any], changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
