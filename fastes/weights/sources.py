@@ -255,16 +255,13 @@ def _actor(policy: Any) -> tuple[list[Any], str]:
     if hasattr(policy, "mlp_extractor") and hasattr(policy, "action_net"):  # PPO, A2C, TRPO, RecurrentPPO
         front = [getattr(policy, "pi_features_extractor", policy.features_extractor)]
         front += [policy.lstm_actor] if hasattr(policy, "lstm_actor") else []
-        squashes = boxed and policy.squash_output  # gSDE
-        return [*front, policy.mlp_extractor.policy_net, policy.action_net], _or_logits(
-            boxed, "tanh" if squashes else "actions"
-        )
+        return [*front, policy.mlp_extractor.policy_net, policy.action_net], _outputs_of(policy)
     if hasattr(actor, "latent_pi") and hasattr(actor, "mu"):  # SAC, TQC
         return [actor.features_extractor, actor.latent_pi, actor.mu], "tanh"
     if boxed and hasattr(actor, "mu"):  # TD3, DDPG
         return [actor.features_extractor, actor.mu], "tanh"
     if hasattr(policy, "action_net"):  # ARS
-        return [policy.features_extractor, policy.action_net], _or_logits(boxed, "tanh" if policy.squash_output else "actions")
+        return [policy.features_extractor, policy.action_net], _outputs_of(policy)
     q_net = getattr(policy, "q_net", policy)
     if not boxed and _is_module(getattr(q_net, "q_net", None)):  # DQN
         return [q_net.features_extractor, q_net.q_net], "logits"
@@ -274,8 +271,11 @@ def _actor(policy: Any) -> tuple[list[Any], str]:
     )
 
 
-def _or_logits(boxed: bool, outputs: str) -> str:
-    return outputs if boxed else "logits"
+def _outputs_of(policy: Any) -> str:
+    """Return the meaning of an action_net's outputs. gSDE and ARS may squash them."""
+    if not isinstance(policy.action_space, spaces.Box):
+        return "logits"
+    return "tanh" if policy.squash_output else "actions"
 
 
 def _check_observations(policy: Any) -> None:
