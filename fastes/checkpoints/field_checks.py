@@ -81,6 +81,11 @@ def is_count(value: object, low: int = 0) -> bool:
     return type(value) is int and low <= value <= MAX_COUNTER
 
 
+def is_generation(value: object) -> bool:
+    """Whether a JSON value is a generation, as the strategy counts: draws use its 32 bits."""
+    return type(value) is int and 0 <= value < 2**32
+
+
 def is_number_or_none(value: object) -> bool:
     """Whether a JSON value is a finite float, or null, which stands for none."""
     return value is None or (type(value) is float and math.isfinite(value))

@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoints.field_checks import MAX_COUNTER, Kinds, check_record, damaged, is_count, is_number_or_none
+from fastes.checkpoints.field_checks import (
+    MAX_COUNTER,
+    Kinds,
+    check_record,
+    damaged,
+    is_count,
+    is_generation,
+    is_number_or_none,
+)
 from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
 from fastes.rollout.obs_normalizer import ObsNormalizer
@@ -165,16 +173,12 @@ class Archive(NamedTuple):
         return archive._replace(snapshots=archive.best()) if len(found) > self.size + 1 else archive
 
 
-def _is_generation(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**32
-
-
 _KINDS: Kinds = {
-    "selected": _is_generation,
+    "selected": is_generation,
     "snapshots": lambda value: isinstance(value, list) and len(value) <= MOST_SNAPSHOTS + 1,
 }
 _KINDS_OF_ONE: Kinds = {
-    "generation": _is_generation,
+    "generation": is_generation,
     "timesteps": lambda value: is_count(value, low=-MAX_COUNTER),
     "evaluation": is_number_or_none,
     "total": lambda value: value is not None and is_number_or_none(value),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoints.field_checks import Kinds, check_arrays, check_record, is_count
+from fastes.checkpoints.field_checks import Kinds, check_arrays, check_record, damaged, is_count, is_generation
 from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
 from fastes.es.portable_math import mean_and_std
@@ -144,7 +144,7 @@ def pending_from_fields(
         CheckpointError: If a field or an array does not fit.
     """
     if not isinstance(fields, list) or len(fields) > _MOST:
-        raise CheckpointError(f"the checkpoint's {place!r} is {reprlib.repr(fields)}: the file is damaged or was edited")
+        raise damaged(place, fields)
     found, left = [], dict(arrays)
     for number, each in enumerate(fields):
         values = check_record(f"{place}.{number}", each, _KINDS)
@@ -184,13 +184,9 @@ def policy_from_fields(
     return its_theta, normalizer.like({name.removeprefix(PREFIX): array for name, array in own.items()})
 
 
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
 _KINDS: Kinds = {
-    "generation": lambda value: is_count(value) and value < 2**32,
+    "generation": is_generation,
     "timesteps": is_count,
-    "already_reported": _is_flag,
+    "already_reported": lambda value: isinstance(value, bool),
     "calls": is_count,
 }

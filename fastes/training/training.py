@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastes.checkpoints.field_checks import Kinds, check_arrays, check_record, is_count
+from fastes.checkpoints.field_checks import Kinds, check_arrays, check_record, is_count, is_generation
 from fastes.checkpoints.file_format import Arrays
 from fastes.es.optimizers import MissingOptimizer
 from fastes.es.perturbations import FINAL_SELECTIONS, FRESH, Perturbations, draw_eval_seeds
@@ -430,7 +430,7 @@ class Training:
 _PENDING, _ARCHIVE = "pending.", "archive."  # of names of arrays
 _KINDS: Kinds = {
     "seed": lambda value: type(value) is int and 0 <= value < 2**63,
-    "generation": lambda value: is_count(value) and value < 2**32,
+    "generation": is_generation,
     "counters": lambda value: isinstance(value, dict),
     "pending": lambda value: isinstance(value, list),
     "episode_cap": lambda value: value is None or is_count(value, low=1),
