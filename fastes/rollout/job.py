@@ -270,11 +270,15 @@ class RequestScalars(NamedTuple):
     episodes: EpisodeSettings
 
     @classmethod
-    def of(cls, slot: RequestSlot, ticket: int = 0) -> RequestScalars:
+    def of(cls, slot: RequestSlot, ticket: int) -> RequestScalars:
         """Read the numbers from a request's slot."""
         words, numbers = slot.words, slot.numbers
-        steps, noise, per_candidate = int(words[MAX_STEPS]), float(numbers[ACTION_NOISE]), int(words[PER_CANDIDATE])
-        episodes = EpisodeSettings(steps, noise, bool(words[SAMPLE]), per_candidate)
+        episodes = EpisodeSettings(
+            max_steps=int(words[MAX_STEPS]),
+            action_noise=float(numbers[ACTION_NOISE]),
+            sample=bool(words[SAMPLE]),
+            per_candidate=int(words[PER_CANDIDATE]),
+        )
         return cls(ticket, int(words[GENERATION]), float(numbers[SIGMA]), float(numbers[OBS_CLIP]), episodes)
 
 

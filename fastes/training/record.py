@@ -243,5 +243,12 @@ class Report(NamedTuple):
 
 def report_of(record: Record, batch: Batch) -> Report:
     """batch: of the generation's candidates."""
-    results = batch.returns, batch.lengths, batch.successes, batch.per_candidate
-    return Report(record, *results, batch.infos, batch.has_masks)
+    return Report(
+        record=record,
+        returns=batch.returns,
+        lengths=batch.lengths,
+        success_rates=batch.successes,
+        per_candidate=batch.per_candidate,
+        infos_of_candidates=batch.infos,
+        has_masks=batch.has_masks,
+    )

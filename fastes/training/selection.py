@@ -482,9 +482,18 @@ class Selection:
                 raise damaged(f"{place}.{key}", values[key])
         if len(numbers) > 1 and len(numbers) != sizes[values["rung"]]:
             raise damaged(f"{place}.sizes", values["sizes"])
-        dropped = Counters.from_fields(f"{place}.dropped", values["dropped"])
-        how = values["fraction"], values["focus"], values["turn"], values["rung"], values["budget"]
-        return cls(trials, seed, sizes, *how, dropped=dropped, scoring_timesteps=values["scoring_timesteps"])
+        return cls(
+            trials=trials,
+            seed=seed,
+            sizes=sizes,
+            fraction=values["fraction"],
+            focus=values["focus"],
+            turn=values["turn"],
+            rung=values["rung"],
+            budget=values["budget"],
+            dropped=Counters.from_fields(f"{place}.dropped", values["dropped"]),
+            scoring_timesteps=values["scoring_timesteps"],
+        )
 
 
 def rung_sizes(trials: int, rungs: int) -> tuple[int, ...]:

@@ -101,10 +101,19 @@ class Training:
             keep_best=False,
             **settings.hyperparameters(),
         )
-        normalizer = ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor)
-        components = EpisodeCap.start(settings), AdaptivePopulation.start(settings), Archive.start(settings)
-        calls = EnvCalls() if env_calls is None else env_calls
-        new = cls(settings, spec, seed, episode_limit, reference, calls, strategy, normalizer, *components)
+        new = cls(
+            settings=settings,
+            spec=spec,
+            seed=seed,
+            episode_limit=episode_limit,
+            reference=reference,
+            env_calls=EnvCalls() if env_calls is None else env_calls,
+            strategy=strategy,
+            normalizer=ObsNormalizer(spec.obs_size, settings.obs_clip, settings.obs_std_floor),
+            cap=EpisodeCap.start(settings),
+            population=AdaptivePopulation.start(settings),
+            archive=Archive.start(settings),
+        )
         check_room(settings, new.arrays)
         return new
 

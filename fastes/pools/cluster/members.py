@@ -234,8 +234,7 @@ def request_message(open_: OpenTicket, parameters: Theta | CachedState | Step | 
     if perturbations is not None:
         window = 0 if perturbations.windows is None else perturbations.windows.size
         progress = 1.0 if request.strategy is None else request.strategy.progress_remaining
-        numbers = perturbations.table.seed, perturbations.num_pairs
-        draws = Draws(*numbers, perturbations.sigma, window, progress)
+        draws = Draws(perturbations.table.seed, perturbations.num_pairs, perturbations.sigma, window, progress)
     generation = request.generation if perturbations is None else perturbations.generation
     return RequestMessage(
         open_.number,

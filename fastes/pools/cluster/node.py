@@ -277,9 +277,21 @@ def max_ranges_for(spec: PoolSpec, workers: int) -> int:
 
 def _played(number: int, batch: Batch, with_rows: bool) -> Played:
     rows = batch.moments if with_rows and isinstance(batch.moments, np.ndarray) else None
-    lengths, cuts = (counts.ravel().astype(np.int32) for counts in (batch.lengths, batch.cuts))
-    rest = batch.busy_seconds, batch.rerun, batch.penalised, batch.infos, batch.has_masks, batch.cpu_seconds
-    return Played(number, batch.returns.ravel(), lengths, batch.successes.ravel(), cuts, rows, *rest, batch.differs)
+    return Played(
+        number=number,
+        returns=batch.returns.ravel(),
+        lengths=batch.lengths.ravel().astype(np.int32),
+        successes=batch.successes.ravel(),
+        cuts=batch.cuts.ravel().astype(np.int32),
+        rows=rows,
+        busy_seconds=batch.busy_seconds,
+        rerun=batch.rerun,
+        penalised=batch.penalised,
+        infos=batch.infos,
+        has_masks=batch.has_masks,
+        cpu_seconds=batch.cpu_seconds,
+        differs=batch.differs,
+    )
 
 
 def _pickled(error: Exception) -> bytes:
