@@ -73,10 +73,6 @@ class Parameters:
         self.key = key_of(self.strategy, request.training) if self.strategy is not None else self.theta_key
         self.before = before
 
-    def plain(self, sigma_each: Any) -> Theta:
-        """Return theta itself."""
-        return Theta(self.theta, sigma_each)
-
 
 class Assignment(NamedTuple):
     """A range of jobs that a node has.
@@ -187,16 +183,17 @@ class Member:
         strategy, key = parameters.strategy, parameters.key
         if strategy is None or self.failures >= _MOST_FAILURES:
             held = parameters.looks_up and not open_.is_candidates and key in self._held.values()
-            return CachedState(key) if held else parameters.plain(each)
+            return CachedState(key) if held else Theta(parameters.theta, each)
         if key in self._held:
             self._held.move_to_end(key)
             return CachedState(key)
         last, before = strategy.last_tell, parameters.before
-        follows = before is not None and before in self._held
-        if before is not None and follows:
+        if before is not None and before in self._held:
             self._held.move_to_end(before)
+        else:
+            before = None
         self._hold(key, parameters.theta_key)
-        if last is not None and before is not None and follows:
+        if last is not None and before is not None:
             return Step(before, last.progress_remaining, last.fitness, key)
         return FullState(cloudpickle.dumps(strategy), key)
 
