@@ -99,9 +99,6 @@ class OpenRequests:
     def __getitem__(self, ticket: int) -> OpenRequest:
         return self._open[ticket]
 
-    def __contains__(self, ticket: int) -> bool:
-        return ticket in self._open
-
     def tickets(self) -> Set[int]:
         """Return the tickets of all requests."""
         return self._open.keys()
