@@ -95,19 +95,19 @@ class Sb3VectorEnv(VectorEnv):
 
     def _source_of_rewards(self) -> Any:
         """Return the VecNormalize that has the rewards of the environments; None if those of `step` are."""
-        outer: list[Any] = []
+        strange: Any = None  # the innermost wrapper so far that may change rewards
         for wrapper in self._wrappers:
-            if wrapper in self.statistics and not (strange := [w for w in outer if not kinds_of(w) & _REWARD_PASSING]):
-                continue
-            if wrapper in self.statistics:
-                if wrapper.norm_reward:
-                    raise ValueError(
-                        f"{type(strange[-1]).__name__} lies around VecNormalize, which normalises rewards: FastES adds up "
-                        "rewards before that, and does not know what the wrapper does to them. Use "
-                        "VecNormalize(norm_reward=False), or put the wrapper inside of it"
-                    )
+            if wrapper not in self.statistics:
+                if not kinds_of(wrapper) & _REWARD_PASSING:
+                    strange = wrapper
+            elif strange is not None and wrapper.norm_reward:
+                raise ValueError(
+                    f"{type(strange).__name__} lies around VecNormalize, which normalises rewards: FastES adds up rewards "
+                    "before that, and does not know what the wrapper does to them. Use VecNormalize(norm_reward=False), or put "
+                    "the wrapper inside of it"
+                )
+            elif strange is not None:
                 return None
-            outer.append(wrapper)
         return self.statistics[-1] if self.statistics else None
 
     def _check_monitors(self) -> None:
