@@ -204,8 +204,7 @@ class Training:
 
     def due(self, batch: Batch) -> tuple[tuple[PendingEvaluation, ...], tuple[PendingEvaluation, ...]]:
         """Once the running generation's candidates have played: the evaluations to be processed with it, and later ones."""
-        finite = batch.returns[np.isfinite(batch.returns)]
-        pending = (*self.pending, *(each._replace(returns=finite) for each in self._own_evaluation()))
+        pending = (*self.pending, *(each._replace(returns=batch.finite_returns) for each in self._own_evaluation()))
         count = sum(each.generation <= self.generation - self.settings.eval_lag for each in pending)
         return pending[:count], pending[count:]
 
