@@ -272,9 +272,8 @@ def seed_from(checkpoint: Checkpoint) -> int:
 def settings_from(checkpoint: Checkpoint, changes: dict[str, Any]) -> Settings:
     """Return the file's settings with changes on top; to train, these must have each schedule that was a function."""
     stored = require(checkpoint.data, "settings", dict)
-    if odd := sorted(
-        set(stored) - set(setting_names())
-    ):  # one that is missing is newer than the file: its default changes nothing
+    odd = sorted(set(stored) - set(setting_names()))  # one that is missing is newer than the file: its default changes nothing
+    if odd:
         raise CheckpointError(f"the checkpoint's settings are damaged, or of a newer FastES: {reprlib.repr(odd)} are unknown")
     missing = {name: missing(name) for name, missing in FUNCTIONS.items() if stored.get(name) == "function"}
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fastes.checkpoints.field_checks import check_record, is_count, is_number_or_none
@@ -72,9 +71,6 @@ class Counters(NamedTuple):
         Raises:
             CheckpointError: If the fields cannot be tallies.
         """
-        values: Mapping[str, Any] = check_record(place, fields, {**dict.fromkeys(cls._fields, is_count), **_BEST})
+        values = check_record(place, fields, {**dict.fromkeys(cls._fields, is_count), "best_eval_return": is_number_or_none})
         best = values["best_eval_return"]
         return cls(**{**values, "best_eval_return": -math.inf if best is None else best})
-
-
-_BEST = {"best_eval_return": is_number_or_none}

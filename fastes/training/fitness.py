@@ -26,10 +26,5 @@ def fitness_of(batch: Batch, settings: Settings, generation: int, progress_remai
         )
     if not settings.alive_bonus:
         return batch.returns
-    bonus = alive_bonus_at(settings, progress_remaining)
+    bonus = make_schedule("alive_bonus", settings.alive_bonus, ANY_NUMBER)(progress_remaining)
     return batch.returns - bonus * batch.lengths / batch.per_candidate if bonus else batch.returns
-
-
-def alive_bonus_at(settings: Settings, progress_remaining: float) -> float:
-    """Return the alive bonus that is subtracted for each step. Errors of the schedule pass through."""
-    return make_schedule("alive_bonus", settings.alive_bonus, ANY_NUMBER)(progress_remaining)
