@@ -83,23 +83,9 @@ class Evaluator:
     """
 
     def __init__(self, source: EnvSource, trainings: Mapping[int, Training], pool: Pool) -> None:
-        settings = next(iter(trainings.values())).settings
-        if source.vector_env is not None and settings.on_env_error != "stop":
-            raise ValueError(
-                f"on_env_error = {settings.on_env_error!r} needs environments of FastES's own: an exception in a vector "
-                "environment belongs to no single episode. Pass the environment's id, or a function that builds one, as env"
-            )
-        if source.vector_env is not None and settings.worker_max_episodes:
-            raise ValueError(
-                f"worker_max_episodes = {settings.worker_max_episodes!r} needs environments of FastES's own: a given "
-                "vector environment is not built again. Pass the environment's id, or a function that builds one, as env"
-            )
-        if source.vector_env is not None and settings.native == "on":
-            raise ValueError(
-                "native = 'on' (or True): a vector environment does not step in C. Pass the environment's id, or a function "
-                "that builds one, as env; native = 'auto' steps the vector environment in Python"
-            )
         self.source, self.trainings = source, trainings
+        if source.vector_env is not None:
+            _check_for_vector_env(self._first.settings)
         self.pool = self._own_pool = pool
         self.in_use, self.uses, self.last_turn = threading.RLock(), 0, 0  # see idle_pools
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
@@ -369,6 +355,25 @@ class Evaluator:
     def _release_tables(self) -> None:
         for training in self.trainings.values():
             training.strategy.table.release()
+
+
+def _check_for_vector_env(settings: Settings) -> None:
+    """Raise ValueError for a setting that a vector environment cannot have."""
+    if settings.on_env_error != "stop":
+        raise ValueError(
+            f"on_env_error = {settings.on_env_error!r} needs environments of FastES's own: an exception in a vector "
+            "environment belongs to no single episode. Pass the environment's id, or a function that builds one, as env"
+        )
+    if settings.worker_max_episodes:
+        raise ValueError(
+            f"worker_max_episodes = {settings.worker_max_episodes!r} needs environments of FastES's own: a vector "
+            "environment that was given is not built again. Pass the environment's id, or a function that builds one, as env"
+        )
+    if settings.native == "on":
+        raise ValueError(
+            "native = 'on' (or True): a vector environment does not step in C. Pass the environment's id, or a function "
+            "that builds one, as env; native = 'auto' steps the vector environment in Python"
+        )
 
 
 def _room_for_evaluations(settings: Settings, training: bool) -> int:
