@@ -161,7 +161,10 @@ class EnvSource:
 
     def _build(self, extra: Mapping[str, Any]) -> Env:
         if self.vector_env is not None and not self.rebuilds:
-            raise ValueError(f"{self.name}: single environments cannot be built from {self.vector_env}: pass env= to build one")
+            raise EnvironmentUnavailable(
+                f"{self.name}: a single environment is needed here, and none can be built from {self.vector_env}. Save the "
+                "model, and give FastES.load(path, env=...) one"
+            )
         env = self._by_spec(extra) if self.factory is None else self._by_factory(self.factory, extra.get("render_mode"))
         if self.changes is not None:
             self.changes.apply(env)
@@ -489,7 +492,7 @@ def _copied_instead(env: Env, kwargs: dict[str, Any], reason: Exception) -> EnvS
             raise _cannot_be_carried(env, reason) from reason
         why = error.__cause__ or error
         raise _cannot_be_rebuilt(f"environment {env}", reason, f" or copied ({why})", as_code(env)) from reason
-    return replace(copies, name=env.spec.id if env.spec is not None else copies.name)
+    return replace(copies, name=env.spec.id if isinstance(env.spec, EnvSpec) else copies.name)
 
 
 def _source_of_copies(env: Env, kwargs: dict[str, Any]) -> EnvSource:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from gymnasium import spaces
 
 from fastes.policies.images import holds_image
@@ -110,7 +112,12 @@ def _fits(
 
 def alive_bonus_of(env: Any) -> float:
     """Return the reward per step for being alive that an environment of Gymnasium's MuJoCo family tells of; 0 for others."""
-    return float(getattr(getattr(env, "unwrapped", env), "_healthy_reward", 0.0))
+    try:
+        bonus = getattr(getattr(env, "unwrapped", env), "_healthy_reward", 0.0)
+    except Exception:  # a property of the user's own
+        return 0.0
+    is_number = isinstance(bonus, (int, float, np.integer, np.floating)) and math.isfinite(bonus)
+    return float(bonus) if is_number else 0.0
 
 
 def are_choices(actions: spaces.Space[Any]) -> bool:

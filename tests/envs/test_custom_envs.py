@@ -103,6 +103,32 @@ def test_an_exception_of_the_environments_own_stays_its_own() -> None:
     assert "observation_space" not in str(e.value)
 
 
+class Copied(Mine):
+    def _observation(self) -> Any:
+        return self.observation_space.sample()
+
+
+class Healthy(Copied):
+    """Its names resemble those of Gymnasium's robots, and mean other things."""
+
+    def _healthy_reward(self) -> float:
+        return 1.0
+
+
+class Specified(Copied):
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = {"difficulty": 3}  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "env", [Healthy, Healthy(), Specified, Specified()], ids=["class", "object", "spec", "spec of an object"]
+)
+def test_attributes_with_a_robots_names_are_the_environments_own(env: Any) -> None:
+    with FastES(env, n_workers=0, seed=0, population_size=4) as model:
+        assert model.learn(300).num_timesteps >= 300
+
+
 class Bare(Mine):
     def __init__(self) -> None: ...
 
