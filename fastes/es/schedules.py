@@ -66,7 +66,14 @@ class _Checked:
     allowed: Allowed
 
     def __call__(self, remaining: float) -> float:
-        return checked_value(self.name, self.function(remaining), self.allowed)
+        found = self.function(remaining)
+        try:
+            return checked_value(self.name, found, self.allowed)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"{self.name} is a function, which returned {shown(found)} when {remaining:.4g} of the progress remained: "
+                f"expected a {self.allowed.number}"
+            ) from None
 
 
 @dataclass(frozen=True)

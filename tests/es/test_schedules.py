@@ -31,6 +31,15 @@ def test_the_exponential_is_one() -> None:
     assert exp(-1e4) == 0.0
 
 
+@pytest.mark.parametrize(("value", "kind"), [(0.0, ValueError), (None, TypeError)])
+def test_a_function_that_returns_a_wrong_value_is_named_with_the_time(value: Any, kind: type[Exception]) -> None:
+    schedule = make_schedule("learning_rate", lambda remaining: 0.1 if remaining > 0.2 else value)
+    assert schedule(0.5) == 0.1
+    said = rf"learning_rate is a function, which returned {value} when 0\.125 of the progress remained: expected a positive"
+    with pytest.raises(kind, match=said):
+        schedule(0.125)
+
+
 @given(POSITIVE, POSITIVE)
 def test_ends_are_met_and_halves_are_geometric_means(first: float, last: float) -> None:
     schedule = make_schedule("sigma", f"exp_{first!r}_{last!r}")
