@@ -58,7 +58,7 @@ def spec_for(
 
 
 def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
-    """Warn of a dense network on images, with a weight for each pixel and unit: it learns little.
+    """Warn of a dense network on images or very many other values, with a weight for each value and unit: it learns little.
 
     Args:
         policy: As the user passed it.
@@ -70,7 +70,15 @@ def warn_of_pixels(policy: object, space: spaces.Space[Any], size: int) -> None:
     sees = policy in _SEVERAL.values()
     shape, several = getattr(space, "shape", None), isinstance(space, (spaces.Dict, spaces.Tuple))
     image = isinstance(space, spaces.Box) and len(space.shape) in (3, 4) and space.dtype == np.uint8
-    if size <= (_PIXELS if not sees and (image or holds_image(space)) else _INPUTS):
+    image = image or holds_image(space)
+    if size <= (_PIXELS if not sees and image else _INPUTS):
+        return
+    if not (sees or image or (isinstance(space, spaces.Box) and len(space.shape) > 1)):
+        warn_user(
+            f"{policy} gets {size:,} inputs from observations {shape or space}, and learns little with that many: "
+            "show fewer numbers (features, or coordinates in place of a choice among many), or see images with CnnPolicy",
+            UserWarning,
+        )
         return
     better = "CnnLstmPolicy" if policy in RECURRENT_POLICIES else "CnnPolicy"
     better = _SEVERAL[better] if several else better

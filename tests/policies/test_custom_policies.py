@@ -846,3 +846,12 @@ def test_a_function_learns_cartpole() -> None:
     with FastES("CartPole-v1", CallablePolicy(left_or_right, 4), n_workers=0, seed=1, target_return=450.0) as model:
         model.learn(100_000)
         assert model.solved
+
+
+@pytest.mark.parametrize(
+    "by_place", [lambda net: (net, "CartPole-v1"), lambda net: ("CartPole-v1", net)], ids=["first", "second"]
+)
+def test_a_bare_module_is_to_be_wrapped(by_place: Any) -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"a Linear is a torch module: wrap it, as in FastES\(env, TorchPolicy\(module\)\)"):
+        FastES(*by_place(torch.nn.Linear(4, 2)), n_workers=0)

@@ -136,6 +136,14 @@ def test_a_dense_network_on_raw_images_is_told_of(space: Space, told: bool) -> N
     assert all(each.filename == __file__ for each in caught if "convolution" in str(each.message))
 
 
+def test_many_inputs_that_are_no_image_are_not_called_one() -> None:
+    with pytest.warns(UserWarning, match=r"gets 20,000 inputs from observations .*: show fewer numbers") as caught:
+        FastES(
+            lambda: AnySpaces(spaces.Discrete(20_000), ACTIONS), preset="default", policy="LinearPolicy", n_workers=0
+        ).close()
+    assert not any("raw images" in str(each.message) for each in caught)
+
+
 def test_a_policy_that_sees_images_is_not_told_of_them() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
