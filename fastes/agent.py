@@ -190,6 +190,7 @@ class Agent:
         self.evaluator = Evaluator(source, trainings_of(selection), self.pool)
         self.trainer = Trainer(selection, self.evaluator)
         self._predictors, self._acting_seed = dict[int, Predictor](), selection.seed
+        self._learns = False
         self._one_thread, self._warnings = OneThread(), dict[int, StatisticsWarnings]()
         tell_of_forks(self)
 
@@ -237,12 +238,17 @@ class Agent:
         """`learn` as a coroutine, for several models on one pool (seeds.py). Returns False if earlier parameters are kept."""
         refuse_training()
         refuse_arguments(removed)
+        if self._learns:
+            raise FastESError(
+                "learn() was called by a callback of learn(), for the same model: return False from the callback to end that "
+                "training first, or train a copy, copy.deepcopy(model)"
+            )
         check_flag("reset_num_timesteps", reset_num_timesteps)
         check_flag("progress_bar", progress_bar)
         budget = checked_timesteps(total_timesteps, self.settings, least=1 if reset_num_timesteps else 0)
         self.max_minutes = checked_minutes(max_minutes)
         ends_at = time.monotonic() + 60.0 * self.max_minutes
-        with self.alone("learn()"), output_lasts():
+        with self.alone("learn()"), output_lasts(), self._learning():
             callbacks = self._all_callbacks(callback, progress_bar, is_new=reset_num_timesteps)  # may refuse the user's
             self.trainer.selection, self.trainer.unreported = self.selection.with_budget(budget, reset_num_timesteps), None
             if reset_num_timesteps:
@@ -267,6 +273,14 @@ class Agent:
             )
         of = self.last_evaluation_of  # a solved training goes back to the parameters of this evaluation
         return not self.solved or of is None or of.generation > begun_at.get(self.selection.present.number, 0)
+
+    @contextlib.contextmanager
+    def _learning(self) -> Iterator[None]:
+        self._learns = True
+        try:
+            yield
+        finally:
+            self._learns = False
 
     def _start_pool(self, with_infos: bool) -> None:
         """Open the pool for training. with_infos: whether generations come with the infos of last steps."""

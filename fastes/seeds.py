@@ -8,11 +8,12 @@ from typing import Any
 
 from fastes.agent import CallbackArgument
 from fastes.envs.source import EnvArgument
-from fastes.errors import check_int, check_seed
+from fastes.errors import check_int, check_seed, shown
 from fastes.model import FastES
 from fastes.models.one_pool import check_shared, one_pool
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.pools.pool import run_to_end, side_by_side
+from fastes.reports.callbacks import Callback
 from fastes.reports.progress_bar import SeedsBar
 from fastes.system.console import output_lasts
 
@@ -59,6 +60,11 @@ def train_seeds(
     if "seed" in arguments:
         raise TypeError(
             f"seed = {arguments['seed']!r} is of one training: give all of them as seeds, such as seeds=range(5, 10)"
+        )
+    if callback is not None and (isinstance(callback, Callback) or not callable(callback)):
+        raise TypeError(
+            f"callback = {shown(callback)} is a {type(callback).__name__}: expected a function from a model to its callbacks, "
+            "as in callback=lambda model: [MyCallback()]"
         )
     models = make_models(lambda seed: FastES(env, policy, seed=seed, **arguments), seeds)
     try:

@@ -8,13 +8,22 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 
-from fastes import EnvironmentUnavailable, FastES, WorkerCrashed, WorkerError
+from fastes import (
+    Callback,
+    EnvironmentUnavailable,
+    FastES,
+    FastESError,
+    WorkerCrashed,
+    WorkerError,
+    train_seeds,
+)
 
 SETTINGS: dict[str, Any] = {"preset": "default", "population_size": 4, "seed": 0}
 
@@ -219,6 +228,48 @@ def test_environment_and_policy_have_any_order(by_place: tuple[str, ...], named:
 def test_an_environment_too_few_or_many_is_told(by_place: tuple[str, ...], named: dict[str, str], said: str) -> None:
     with pytest.raises(TypeError, match=said):
         FastES(*by_place, n_workers=0, **named)  # type: ignore[arg-type]
+
+
+def test_a_setting_is_not_set_on_a_model(tmp_path: Path) -> None:
+    with FastES("CartPole-v1", preset="default", seed=0, n_workers=0) as model:
+        for name in ("sigma", "learning_rate", "policy"):
+            with pytest.raises(
+                AttributeError, match=rf"{name} = 0\.5 was set on a model, .* FastES\.load\(path, {name}=\.\.\.\)"
+            ):
+                setattr(model, name, 0.5)
+        model.note = "an attribute of the user's own"  # type: ignore[attr-defined]
+
+    class Derived(FastES):
+        sigma = 0.0
+
+    with Derived("CartPole-v1", preset="default", seed=0, n_workers=0) as derived:
+        derived.sigma = 0.5
+        assert derived.settings.sigma != 0.5
+
+
+def test_learning_within_learning_is_refused() -> None:
+    """The outer training would end with the inner one's budget."""
+
+    def again(model: FastES, record: Any) -> None:
+        if record.generation == 2:
+            model.learn(1000)
+
+    with FastES("CartPole-v1", preset="default", seed=0, n_workers=0) as model:
+        with pytest.raises(FastESError, match="was called by a callback of learn"):
+            model.learn(5000, callback=again)
+        generation = model.generation
+        model.learn(1000, reset_num_timesteps=False)
+        assert model.generation > generation == 2
+
+
+def test_a_callback_of_the_wrong_kind_says_what_to_pass() -> None:
+    with FastES("CartPole-v1", preset="default", seed=0, n_workers=0) as model:
+        with pytest.raises(TypeError, match=r"is a class: pass an object of it, such as Callback\(\)"):
+            model.learn(1000, callback=Callback)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"'callbacks': it is callback here"):
+            model.learn(1000, callbacks=[])  # type: ignore[call-arg, arg-type]
+    with pytest.raises(TypeError, match=r"expected a function from a model to its callbacks"):
+        train_seeds("CartPole-v1", 2, callback=Callback(), n_workers=0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

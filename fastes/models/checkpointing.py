@@ -24,6 +24,7 @@ from fastes.envs.closing import close_env
 from fastes.envs.given.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten, shown, warn_user
+from fastes.models.arguments import is_normalized
 from fastes.policies.action_head import actions_in_words
 from fastes.policies.choose_policy import check_model_memory, check_noise
 from fastes.policies.custom_policy import AnySpec, CustomPolicy, CustomSpec
@@ -43,6 +44,7 @@ _PACKAGES = ("fastes", "numpy", "gymnasium", "mujoco", "ale-py", "opencv-python"
 TRAININGS = "trainings"  # group of arrays whose names begin with the number of a training
 _OF_A_KIND = ("settings", "policy")  # keys of a training that differs in these from the one that is shown
 _NO_ENV = "env_not_kept"  # key of the reason if the environment is not described
+_NORMALIZED = "env_normalizes_obs"  # key of whether a wrapper normalised observations; absent if not
 _KINDS_OF_AN_ENV: Kinds = {
     "id": lambda value: isinstance(value, str),
     "kwargs": lambda value: isinstance(value, dict),
@@ -97,6 +99,7 @@ def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:
         "env_name": source.name,
         "env": to_json(source),
         **({_NO_ENV: reason} if (reason := reason_for_none(source)) else {}),
+        **({_NORMALIZED: True} if is_normalized(source) else {}),
         "settings": settings,
         "policy": describe_policy(training.spec),
         "selection": selection.to_fields(),
@@ -259,6 +262,14 @@ def source_from(
     except ValueError as error:
         bare = error.reason if isinstance(error, CannotRebuild) else ""
         return EnvSource(name, None, MissingEnv(str(error), bare), {})
+
+
+def was_normalized(checkpoint: Checkpoint) -> bool:
+    """Return whether a wrapper around the environments of a training normalised observations."""
+    found = checkpoint.data.get(_NORMALIZED, False)
+    if not isinstance(found, bool):
+        raise damaged(_NORMALIZED, found)
+    return found
 
 
 def seed_from(checkpoint: Checkpoint) -> int:

@@ -69,6 +69,8 @@ def as_callbacks(callback: Any, adapted: Callable[[Any], Callback | None] = lamb
     """
     if callback is None:
         return []
+    if isinstance(callback, type):
+        raise TypeError(f"callback = {shown(callback)} is a class: pass an object of it, such as {callback.__name__}()")
     if isinstance(callback, Callback):
         return [callback]
     if (other := adapted(callback)) is not None:

@@ -6,6 +6,7 @@ import difflib
 import math
 import os
 import re
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,7 +22,8 @@ from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument, EnvSource
 from fastes.errors import check_int, check_name, shown, suggest, warn_user
 from fastes.es.schedules import make_schedule
-from fastes.models.checkpointing import print_versions, read_parts, versions
+from fastes.models.arguments import is_normalized
+from fastes.models.checkpointing import print_versions, read_parts, versions, was_normalized
 from fastes.models.model_copy import Copied
 from fastes.models.parameters import named_parameters, theta_with
 from fastes.policies.custom_policy import CustomPolicy
@@ -395,15 +397,26 @@ class FastES(Agent):
         is_own = env is not None and (
             env is self._vec_env or (env is self._shown_env[1] and self._shown_env[0] is self._vec_env)
         )
+        was_normalized = is_normalized(self.source)
         with self.alone("set_env()"):
             self.use_env(self.source if is_own else env)
             self._vec_env = None
-            self._check_statistics()
+            self._check_statistics(was_normalized)
 
-    def _check_statistics(self) -> None:
-        """Warn of wrappers whose statistics do not fit a trained model."""
+    def _check_statistics(self, was_normalized: bool) -> None:
+        """Warn of wrappers whose statistics do not fit a trained model.
+
+        Args:
+            was_normalized: Whether a wrapper around the environments before normalised observations.
+        """
         vector_env = self.source.vector_env
         if vector_env is None or not vector_env.normalizes:
+            if was_normalized and self.strategy.generation:
+                self._warn(
+                    "the policy was trained on observations that a wrapper around its environments had normalised, and "
+                    f"{self.source.name} has them as they are: pass a vector environment with the wrapper and its statistics, "
+                    "as VecNormalize.load(path, venv) makes it"
+                )
             return
         if self.settings.normalize_obs:
             self._warn(f"{vector_env} normalises observations, and so does the model: they are normalised twice")
@@ -516,7 +529,7 @@ class FastES(Agent):
         model._log_to(tensorboard_log, 100)
         set_attributes(model, parts.checkpoint, replaced)
         model._finish_loading(replaced.get("seed") if seed is None else seed, changes, env is not None)
-        model._check_statistics()
+        model._check_statistics(env is not None and was_normalized(parts.checkpoint))
         return model
 
     @classmethod
@@ -662,6 +675,14 @@ class FastES(Agent):
     _custom_logger = property(lambda self: self.logger_was_set)
     _vec_normalize_env = property(lambda self: self.get_vec_normalize_env())
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in setting_names() and type(self).__module__.startswith("fastes."):  # a class of the user's may have its own
+            raise AttributeError(
+                f"{name} = {shown(value)} was set on a model, whose settings are fixed: make it by FastES(env, {name}=...), or "
+                f"continue with it by FastES.load(path, {name}=...)"
+            )
+        super().__setattr__(name, value)
+
     if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
         def __getattr__(self, name: str) -> Any:
@@ -733,6 +754,10 @@ def env_and_policy(first: Any, second: Any, env: Any = None, policy: Any = None)
         TypeError: Something is there twice.
     """
     by_place = [each for each in (first, second) if each is not None]
+    torch = sys.modules.get("torch")
+    if torch is not None and (modules := [each for each in (*by_place, env, policy) if isinstance(each, torch.nn.Module)]):
+        name = type(modules[0]).__name__
+        raise TypeError(f"a {name} is a torch module: wrap it, as in FastES(env, TorchPolicy(module))")
     if env is None and policy is None:
         env, policy, by_place = first, second, []
     elif policy is None and by_place:

@@ -157,4 +157,6 @@ def answer_in_learn(name: str) -> str:
         return f": {_EVALUATION}"
     if (here := _RENAMED.get(name)) not in (None, "total_timesteps"):
         return f": it is {here} here, an argument of FastES"
+    if name == "callbacks":
+        return ": it is callback here"
     return answer(name, ("total_timesteps", "callback", "progress_bar", "max_minutes"))

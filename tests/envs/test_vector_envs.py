@@ -16,7 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from training import learn, train
 from uneven import Dictionary, TellsSuccess, Uneven, assert_same_results, assert_spec_stays, settings
 
-from fastes import CheckpointMismatch, FastES, WorkerError
+from fastes import CheckpointMismatch, EnvironmentUnavailable, FastES, WorkerError
 from fastes.envs.source import vector_env_of
 
 MODES = list(AutoresetMode)
@@ -428,6 +428,34 @@ def test_statistics_that_are_new_are_warned_of(tmp_path: Path) -> None:
         model.set_env(normalised())
     assert any("normalised twice" in message for message in messages)
     assert not any("statistics that are new" in message for message in messages)
+
+
+def test_an_environment_without_the_normalisation_of_the_training_is_warned_of(tmp_path: Path) -> None:
+    env = gymnasium.wrappers.vector.NormalizeObservation(SyncVectorEnv([Uneven] * 2))
+    with FastES(env, preset="default", **settings()) as model:
+        learn(model, 1)
+        model.save(tmp_path / "model")
+        with caught_warnings() as messages, FastES.load(tmp_path / "model", env=Uneven, n_workers=0):
+            pass
+        assert ["has them as they are" in message for message in messages] == [True]
+        with caught_warnings() as messages:
+            model.set_env(SyncVectorEnv([Uneven] * 2))
+        assert ["has them as they are" in message for message in messages] == [True]
+        with caught_warnings() as messages:
+            model.set_env(SyncVectorEnv([Uneven] * 2))
+        assert messages == [], "it was said"
+    with caught_warnings() as messages, FastES.load(tmp_path / "model"):
+        assert messages == [], "an environment to act in may be normalised elsewhere"
+
+
+def test_a_single_environment_that_cannot_be_built_is_asked_for(tmp_path: Path) -> None:
+    with FastES(SyncVectorEnv([Uneven] * 2), preset="default", **settings()) as model:
+        learn(model, 1)
+        with pytest.raises(
+            EnvironmentUnavailable, match=r"none can be built from .*FastES\.load\(path, env=\.\.\.\)"
+        ) as caught:
+            model.play(video=tmp_path / "video.gif")
+        assert "doctor" not in str(caught.value), "nothing is wrong with drawing"
 
 
 def test_rewards_by_moving_statistics_are_warned_of() -> None:
