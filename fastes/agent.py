@@ -6,9 +6,11 @@ import contextlib
 import math
 import os
 import secrets
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
@@ -190,7 +192,6 @@ class Agent:
         self.evaluator = Evaluator(source, trainings_of(selection), self.pool)
         self.trainer = Trainer(selection, self.evaluator)
         self._predictors, self._acting_seed = dict[int, Predictor](), selection.seed
-        self._learns = False
         self._one_thread, self._warnings = OneThread(), dict[int, StatisticsWarnings]()
         tell_of_forks(self)
 
@@ -238,7 +239,7 @@ class Agent:
         """`learn` as a coroutine, for several models on one pool (seeds.py). Returns False if earlier parameters are kept."""
         refuse_training()
         refuse_arguments(removed)
-        if self._learns:
+        if self._is_learning(sys._getframe().f_back):
             raise FastESError(
                 "learn() was called by a callback of learn(), for the same model: return False from the callback to end that "
                 "training first, or train a copy, copy.deepcopy(model)"
@@ -248,7 +249,7 @@ class Agent:
         budget = checked_timesteps(total_timesteps, self.settings, least=1 if reset_num_timesteps else 0)
         self.max_minutes = checked_minutes(max_minutes)
         ends_at = time.monotonic() + 60.0 * self.max_minutes
-        with self.alone("learn()"), output_lasts(), self._learning():
+        with self.alone("learn()"), output_lasts():
             callbacks = self._all_callbacks(callback, progress_bar, is_new=reset_num_timesteps)  # may refuse the user's
             self.trainer.selection, self.trainer.unreported = self.selection.with_budget(budget, reset_num_timesteps), None
             if reset_num_timesteps:
@@ -274,13 +275,13 @@ class Agent:
         of = self.last_evaluation_of  # a solved training goes back to the parameters of this evaluation
         return not self.solved or of is None or of.generation > begun_at.get(self.selection.present.number, 0)
 
-    @contextlib.contextmanager
-    def _learning(self) -> Iterator[None]:
-        self._learns = True
-        try:
-            yield
-        finally:
-            self._learns = False
+    def _is_learning(self, frame: FrameType | None) -> bool:
+        """Whether a frame's callers include `learn_async` of this model; a flag could outlive an interrupt."""
+        while frame is not None:
+            if frame.f_code is Agent.learn_async.__code__ and frame.f_locals["self"] is self:
+                return True
+            frame = frame.f_back
+        return False
 
     def _start_pool(self, with_infos: bool) -> None:
         """Open the pool for training. with_infos: whether generations come with the infos of last steps."""
