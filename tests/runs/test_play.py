@@ -123,7 +123,8 @@ def test_a_video_that_was_cut_off_has_no_name(cartpole: Path) -> None:
 def test_every_container_holds_every_frame(suffix: str, cartpole: Path) -> None:
     with FastES.load(cartpole, n_workers=0) as model:
         (played,) = play(model, 1, video=cartpole.with_name(f"v{suffix}"))
-    assert imageio_ffmpeg.count_frames_and_secs(str(cartpole.with_name(f"v{suffix}")))[0] == played.frames == played.length
+    frames = imageio_ffmpeg.count_frames_and_secs(str(cartpole.with_name(f"v{suffix}")))[0]
+    assert frames == played.frames == played.length + 1
 
 
 def test_a_gif_has_the_pictures_of_the_video(cartpole: Path) -> None:
@@ -225,6 +226,42 @@ def test_frames_tell_the_return_so_far_and_the_step(cartpole: Path) -> None:
         assert np.abs(frame - expected).mean() < 1.0, "as far as H.264 keeps it"
         other = captioned(picture.astype(np.uint8), float(step + 1), step + 1).astype(int)
         assert np.abs(frame - expected).sum() < 0.7 * np.abs(frame - other).sum()
+
+
+class LateReward(SmallPicture):
+    """Pays for its last step alone, and cannot be drawn after that."""
+
+    def step(self, action: Any) -> Any:
+        obs, _, terminated, truncated, info = super().step(action)
+        self.has_ended = terminated or truncated
+        return obs, 88.0 if self.has_ended else 0.0, terminated, truncated, info
+
+    def reset(self, **how: Any) -> Any:
+        self.has_ended = False
+        return super().reset(**how)
+
+    def render(self) -> Any:
+        assert not self.has_ended
+        return super().render()
+
+
+def test_the_last_frame_of_an_episode_tells_its_whole_return(tmp_path: Path) -> None:
+    """The last picture is held for it, as far as the frames allow; without a caption there is nothing to hold it for."""
+    video = tmp_path / "v.mp4"
+    with FastES(LateReward, n_workers=0, **TINY) as model:
+        first, second = play(model, 2, video=video)
+        decoded = frames_of(video, 320, 960)
+        cut = play(model, 2, video=tmp_path / "cut.mp4", max_frames=first.length)
+        (bare,) = play(model, 1, video=tmp_path / "bare.mp4", caption=False)
+    assert [first.frames, second.frames] == [first.length + 1, second.length + 1]
+    picture = np.full((320, 960, 3), 255, np.uint8)
+    for end, played in ((first.frames, first), (first.frames + second.frames, second)):
+        assert played.episode_return == 88.0
+        expected = captioned(picture, 88.0, played.length).astype(int)
+        assert np.abs(decoded[end - 1] - expected).mean() < 1.0, "as far as H.264 keeps it"
+        assert np.abs(decoded[end - 2] - expected).mean() > 1.5 * np.abs(decoded[end - 1] - expected).mean()
+    assert [episode.frames for episode in cut] == [first.length, 0]
+    assert bare.frames == bare.length
 
 
 @pytest.mark.parametrize("caption", [True, False])
@@ -517,7 +554,7 @@ def make_toy(render_mode: str | None = None) -> Toy:
 def test_an_environment_that_takes_render_mode_is_drawn(env: Any, tmp_path: Path) -> None:
     with FastES(env, n_workers=0, **TINY) as model:
         ((_, _, length, frames),) = play(model, 1, video=tmp_path / "v.mp4")
-        assert frames == length
+        assert frames == length + 1
         assert model.env.render_mode is None, "training draws nothing"
 
 
