@@ -15,12 +15,13 @@ from fastes.reports.progress_bar import short
 from fastes.reports.task_in_words import duration_in_words
 from fastes.runs.curves import each_once, runs_of
 from fastes.runs.overview import Overview, read_overview
-from fastes.runs.setting_differences import OF_THE_END, named_values, telling, told_settings
+from fastes.runs.setting_differences import OF_THE_END, RACE, named_values, telling, told_settings
 from fastes.system.console import columns_of, say
 from fastes.system.near_paths import printable
 
 _LEAST_SETTINGS, _BEFORE_SETTINGS = 14, 3  # characters of settings, and columns without which a terminal shows none
 _AFTER_SETTINGS = 4  # ranks from this on make room for settings
+_BEGUN_WITH = ("recipe", "preset")  # told of each run if some have raced
 _IN_OTHER_COLUMNS = ("total_timesteps",)  # settings
 
 
@@ -183,12 +184,22 @@ def _cut(line: str, width: int | None) -> str:
 
 def _settings_of(runs: Sequence[Overview]) -> list[str]:
     """Return for each run the settings in which runs of its environment differ, as one text."""
-    flat = [{"recipe": run.recipe, "env_kwargs": run.env_kwargs, **told_settings(run.settings, run.given)} for run in runs]
+    flat = list(map(_told_of, runs))
     found: list[str] = []
     for run, settings in zip(runs, flat, strict=True):
         alike = [others for other, others in zip(runs, flat, strict=True) if other.env == run.env]
+        is_mixed = len({other.given is None for other in runs if other.env == run.env}) > 1  # a race among others
         names = [name for name in telling(alike) if name not in _IN_OTHER_COLUMNS]
+        names = list(dict.fromkeys([*(_BEGUN_WITH if is_mixed else ()), *names]))
         values = {name: len({str(others.get(name)) for others in alike}) for name in names}
         names.sort(key=lambda name: (name in OF_THE_END, -values[name]))  # what tells most runs apart comes first
-        found.append(" ".join(named_values(settings, names)))
+        left_out = {*(RACE if run.recipe else ())}  # the recipe tells that
+        left_out |= {*(names if is_mixed else _BEGUN_WITH)} - settings.keys()
+        found.append(" ".join(named_values(settings, [name for name in names if name not in left_out])))
     return [printable(text) for text in found]
+
+
+def _told_of(run: Overview) -> dict[str, Any]:
+    """Return what may tell a run from others: the recipe that won, or the preset; and settings."""
+    begun = {"recipe": run.recipe, "preset": run.preset if run.given is None else "", "env_kwargs": run.env_kwargs}
+    return {**{name: text for name, text in begun.items() if text}, **told_settings(run.settings, run.given)}

@@ -23,6 +23,7 @@ from fastes.runs.run_config import (
     last_evaluation_in,
     leader_in,
     number_in,
+    preset_in,
     read_config,
     result_in,
     text_in,
@@ -59,6 +60,7 @@ class Overview(NamedTuple):
         settings: All settings, as config.toml has them; their values are not checked.
         recipe: Name of the settings that won a race of recipes; '' without one.
         given: The user's settings of a run whose recipes race, or have raced; None for another run.
+        preset: Name of the preset that it began with, or of its first recipe; '' if no file tells it.
     """
 
     path: Path
@@ -79,6 +81,7 @@ class Overview(NamedTuple):
     settings: dict[str, Any]
     recipe: str
     given: dict[str, Any] | None
+    preset: str
 
     @property
     def score(self) -> float | None:
@@ -141,6 +144,7 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
         settings=settings,
         recipe=text_in(noted, "recipe"),
         given=None if config is None else given_in(config),
+        preset=preset_in(config or {}),
     )
     return overview, config or {}
 

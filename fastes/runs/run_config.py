@@ -104,6 +104,11 @@ def sessions_in(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*config.get("earlier", []), config]
 
 
+def preset_in(config: Mapping[str, Any]) -> str:
+    """Return the preset that a run began with, which a session that resumed it has not noted; '' if no session has."""
+    return next(filter(None, (text_in(as_table(session.get("run")), "preset") for session in sessions_in(config))), "")
+
+
 def number_in(table: Mapping[str, Any], name: str) -> float | None:
     """Return a finite number of a table; None if it has none there."""
     return as_number(table.get(name))

@@ -18,7 +18,7 @@ from fastes.models.checkpointing import one_by_one
 from fastes.policies.action_head import ActionHead
 from fastes.policies.policy_spec import PolicySpec
 from fastes.runs.overview import Overview, best_in, env_kwargs_in, overview_and_config, plain
-from fastes.runs.run_config import PROGRESS, Result, as_table, number_in, sessions_in, text_in
+from fastes.runs.run_config import PROGRESS, Result, as_table, number_in, preset_in, text_in
 from fastes.runs.rungs import Race, race_in
 from fastes.runs.setting_differences import differing, flat_settings
 from fastes.settings.preset_loader import all_presets, choose_settings, preset_for
@@ -231,8 +231,7 @@ def _actions_in_words(head: ActionHead) -> str:
 
 def _base_of(settings: Mapping[str, Any], env: str, recipe: str, config: Mapping[str, Any]) -> Base | None:
     """Return what the settings began with: a recipe that won, the preset that was noted, or else the environment's own."""
-    presets = [text_in(as_table(session.get("run")), "preset") for session in sessions_in(config)]
-    noted = next(filter(None, presets), "")
+    noted = preset_in(config)
     kind, name = "the environment's preset", preset_for(env)
     if recipe:
         kind, name = "recipe", recipe

@@ -7,7 +7,7 @@ from typing import Any
 
 _GROUP = "policy_kwargs"  # the setting whose keys are shown as settings of their own
 OF_THE_END = ("target_return", "target_episodes")  # settings that change no evaluation before the end
-_RACE = {"recipes": "race"}  # in place of settings that the winner of a race has
+RACE = {"recipes": "race"}  # in place of settings that the winner of a race has
 
 
 def seeds_share(env: object, env_kwargs: object, settings: Mapping[str, Any], given: Mapping[str, Any] | None) -> object:
@@ -17,23 +17,23 @@ def seeds_share(env: object, env_kwargs: object, settings: Mapping[str, Any], gi
         env, env_kwargs, settings: As config.toml has them.
         given: The user's settings for a race of recipes, which another recipe may win with another seed; None for no race.
     """
-    own = settings if given is None else {**_RACE, **given}
+    own = settings if given is None else {**RACE, **given}
     return env, env_kwargs, {key: value for key, value in own.items() if key not in OF_THE_END}
 
 
 def told_settings(settings: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the flat settings that tell a run from others: all, or for a race of recipes the user's."""
-    return flat_settings(settings) if given is None else {**_RACE, **flat_settings(given)}
+    return flat_settings(settings) if given is None else {**RACE, **flat_settings(given)}
 
 
 def telling(many: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the names of settings that tell runs apart. many: the `told_settings` of each, perhaps with further names."""
-    races = [own for own in many if _RACE.keys() <= own.keys()]
-    others = [own for own in many if not _RACE.keys() <= own.keys()]
+    races = [own for own in many if RACE.keys() <= own.keys()]
+    others = [own for own in many if not RACE.keys() <= own.keys()]
     if not races or not others:
         return differing(many)
     of_all = [name for name in differing(many) if all(name in own for own in many)]
-    return list(dict.fromkeys([*of_all, *_RACE, *differing(races), *differing(others)]))
+    return list(dict.fromkeys([*of_all, *RACE, *differing(races), *differing(others)]))
 
 
 def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

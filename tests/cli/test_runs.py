@@ -225,6 +225,20 @@ def test_what_the_winner_of_a_race_has_is_no_setting_that_differs(tmp_path: Path
     assert main(["runs", str(tmp_path)]) == 0
     told = [line.split("  ")[-1].strip() for line in capsys.readouterr().out.splitlines()[1:]]
     assert sorted(told) == ["recipe=linear obs_clip=5", "recipe=wide obs_clip=9"]
-    write_run(tmp_path / "2", seed=2, obs_clip=5.0)
-    assert main(["runs", str(tmp_path), "--sort", "env"]) == 0
-    assert "recipes=-" in capsys.readouterr().out
+
+
+def test_a_race_among_other_runs_is_told_once_and_they_are_told_by_their_presets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_race(tmp_path / "0", 0, "linear", {"obs_clip": 5.0}, obs_clip=5.0, sigma=0.02)
+    write_race(tmp_path / "1", 1, "", obs_clip=5.0)
+    write_run(tmp_path / "2", seed=2, noted={"preset": "default"}, net_arch=[8])
+    write_run(tmp_path / "3", seed=3, noted={"preset": "default"})
+    write_run(tmp_path / "4", seed=4)
+    assert main(["runs", *(str(tmp_path / str(number)) for number in range(5))]) == 0
+    lines = {line.split()[0][-1]: line.split("  ")[-1].strip() for line in capsys.readouterr().out.splitlines()[1:]}
+    assert lines["0"] == "recipe=linear obs_clip=5"
+    assert lines["1"] == "recipes=race"
+    assert lines["2"] == "preset=default net_arch=8"
+    assert lines["3"] == "preset=default"
+    assert "=" not in lines["4"], "no file says what it began with"

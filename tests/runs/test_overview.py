@@ -79,6 +79,7 @@ def test_a_finished_run_is_told_as_its_files_have_it(run: Path) -> None:
         env_kwargs="{}",
         settings=config["settings"],
         recipe="",
+        preset=config["run"]["preset"],
         given=None,
     )
     assert seen.seconds == pytest.approx(sum(columns["seconds"]))
