@@ -54,8 +54,10 @@ def _rows(info: RunInfo) -> Iterator[tuple[str, str]]:
         of_recipe = f" (of recipe {info.policy.recipe})" if info.policy.recipe else ""
         yield "policy", policy_in_words(info.policy.name, info.policy.layer_sizes, info.policy.num_params) + of_recipe
     yield "training", _training_in_words(info)
+    if info.ended:
+        yield "ended", f"{info.ended:.{_FROM_A_FILE}}"
     if info.race is not None:
-        yield "race", _race_in_words(info.race)
+        yield "race", _race_in_words(info.race, info.best is not None)
     yield "return", _scores_in_words(info)
     if info.base is not None:
         yield "settings", _base_in_words(info.base)
@@ -78,7 +80,7 @@ def _training_in_words(info: RunInfo) -> str:
     return f"{f'{info.status}, ' if info.status else ''}{', '.join(counts)}{time}"
 
 
-def _race_in_words(race: Race) -> str:
+def _race_in_words(race: Race, is_evaluated: bool) -> str:
     names = list(dict.fromkeys(race.recipes.values()))
     parts = [f"{len(names)} recipes ({', '.join(names)})"]
     for rung in race.rungs:
@@ -86,8 +88,10 @@ def _race_in_words(race: Race) -> str:
         parts.append(f"scores after {rung.at:,.0f} steps: {scores}")
     if race.winner:
         parts.append(f"{race.winner} has won")
-    elif race.leader:
+    elif race.leader and (race.rungs or is_evaluated):
         parts.append(f"{race.leader} leads{'' if race.rungs else ', whose evaluations are the best; no rung has ended'}")
+    elif not race.rungs and not is_evaluated:
+        parts.append("no recipe has been evaluated yet")
     return "; ".join(parts)
 
 

@@ -122,7 +122,7 @@ _COLUMNS = (
     _Column("run", lambda run: str(run.path), 0),
     _Column("env", lambda run: run.env or "-", 6),
     _Column("seed", lambda run: "-" if run.seed is None else str(run.seed), 5, is_number=True),
-    _Column("status", lambda run: run.status, 2),
+    _Column("status", lambda run: run.word, 2),
     _Column("return", _return_of, 1, is_number=True),
     _Column("steps", _steps_of, 3, is_number=True),
     _Column("time", lambda run: _time_of(run.seconds), 4, is_number=True),

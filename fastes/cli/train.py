@@ -10,7 +10,7 @@ import signal
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.monitor_files import EVALUATIONS, MONITOR
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
+from fastes.runs.run_config import failed_with
 from fastes.runs.run_folder import RunFolder, new_run_folder
 from fastes.seeds import MOST_SEEDS, make_models
 from fastes.settings.config_file import env_kwargs_of, read_settings
@@ -382,7 +383,8 @@ def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> i
         session = Session(*before, time.perf_counter() - started)
         try:
             report(model, folder, session, interrupt.requested, bar)
-        except (KeyboardInterrupt, Terminated):
+        except (KeyboardInterrupt, Terminated) as stopped:
+            _note_stop([folder], stopped)
             say(f"\nstopped before the report was whole; for that: {resume_command(model, folder.shown)}", file=sys.stderr)
             raise
     return INTERRUPTED if interrupt.requested else 0
@@ -399,13 +401,15 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
         model.learn(left, callbacks, reset_num_timesteps=False, max_minutes=minutes)
         with interrupts_wait():
             saved = folder.save_somewhere(model)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        _note_stop([folder], stopped)
         say(
             f"\nstopped at once. {_what_is_lost(model, folder)} To continue: {resume_command(model, folder.shown)}",
             file=sys.stderr,
         )
         return INTERRUPTED
     except Terminated as ended:
+        _note_stop([folder], ended)
         saved = folder.save_somewhere(model)
         name = signal.Signals(ended.number).name
         say(f"\n{name}: {saved} is written; to continue: {resume_command(model, folder.shown)}", file=sys.stderr)
@@ -414,11 +418,20 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
         return ended.exit_status
     except Exception as error:
         with interrupts_wait():
+            folder.note_end(failed_with(error))
             saved = folder.save_somewhere(model)
         say(f"training failed in {_running_in(model, error)}; what came before is saved in {saved}", file=sys.stderr)
         _tell_how_to_replay(model, folder, error)
         raise
     return 0 if saved.parent == folder.path else 1
+
+
+def _note_stop(folders: Iterable[RunFolder], stopped: KeyboardInterrupt | Terminated) -> None:
+    """Note in each run folder which signal ended its training."""
+    how = f"stopped by {signal.Signals(stopped.number).name if isinstance(stopped, Terminated) else 'Ctrl-C'}"
+    with interrupts_wait():
+        for folder in folders:
+            folder.note_end(how)
 
 
 def _what_is_lost(model: FastES, folder: RunFolder) -> str:
@@ -476,7 +489,8 @@ def _train_all(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
         interrupt.training_has_ended()
         try:
             report_all(runs, time.perf_counter() - started, interrupt.requested, bar)
-        except (KeyboardInterrupt, Terminated):
+        except (KeyboardInterrupt, Terminated) as stopped:
+            _note_stop([run.folder for run in runs], stopped)
             say(f"\nstopped before the report was whole; for that:\n{how_to_go_on(runs)}", file=sys.stderr)
             raise
     return INTERRUPTED if interrupt.requested else 0
@@ -491,11 +505,13 @@ def _learn_all(
     try:
         each = zip(runs, reporters, strict=True)
         run_to_end(side_by_side(*[_learn_one(run, [*its, *callbacks], minutes, failed, whole) for run, its in each]))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        _note_stop([run.folder for run in runs], stopped)
         left = to_go_on(runs, solved_among(whole), _with_timesteps)
         say(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)
         return INTERRUPTED
     except Terminated as ended:
+        _note_stop([run.folder for run in runs], ended)
         _save_all(runs)
         name = signal.Signals(ended.number).name
         say(f"\n{name}: all runs are saved{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
@@ -504,6 +520,8 @@ def _learn_all(
         return ended.exit_status
     except Exception as error:
         with interrupts_wait():
+            for run in runs:
+                run.folder.note_end(failed_with(error) if run in failed else "stopped when another seed failed")
             _save_all(runs)
         _tell_of_failure(runs, failed, error)
         raise

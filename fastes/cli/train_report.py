@@ -17,6 +17,7 @@ from fastes.model import FastES
 from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
 from fastes.runs.curves import plot_curves, read_curve
+from fastes.runs.run_config import OUT_OF_TIME
 from fastes.runs.run_folder import RunFolder
 from fastes.runs.video import can_draw
 from fastes.system.console import say
@@ -50,6 +51,7 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
         bar: Shows the progress of judging, and vanishes.
     """
     say(_counts(model, session))
+    _note_end(model, folder, interrupted)
     if model.out_of_time:
         say(f"ended by --max-minutes, before its budget; to continue: {resume_command(model, folder.shown)}")
     if interrupted:
@@ -67,6 +69,14 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
     if not interrupted and not model.out_of_time:
         _finish(model, folder)
     say(f"to play it back: {play_command(model, folder)}")
+
+
+def _note_end(model: FastES, folder: RunFolder, interrupted: bool) -> None:
+    """Note how a run ended before its budget, if that is known."""
+    if interrupted:
+        folder.note_end("stopped by Ctrl-C")
+    elif model.out_of_time:
+        folder.note_end(f"{OUT_OF_TIME}: --max-minutes ended it before its budget")
 
 
 def _finish(model: FastES, folder: RunFolder) -> None:
@@ -239,6 +249,7 @@ def report_all(runs: Sequence[Run], seconds: float, interrupted: bool, bar: Seed
             say(f"{counted(len(late), 'seed')} ended by --max-minutes, before the budget; to continue:\n{how_to_go_on(late)}")
         _print_table(runs, outcomes)
     for model, folder in runs:
+        _note_end(model, folder, interrupted)
         if not interrupted:
             folder.note_result(outcomes[model.seed].kept)
     picture = draw_all(runs)  # matplotlib takes seconds until it is imported

@@ -20,6 +20,8 @@ from fastes.runs.run_config import (
     PROGRESS,
     Result,
     as_table,
+    ended_in,
+    ending_word,
     last_evaluation_in,
     leader_in,
     number_in,
@@ -61,6 +63,8 @@ class Overview(NamedTuple):
         recipe: Name of the settings that won a race of recipes; '' without one.
         given: The user's settings of a run whose recipes race, or have raced; None for another run.
         preset: Name of the preset that it began with, or of its first recipe; '' if no file tells it.
+        ended: How it ended, if its budget did not end it: that it is solved, its error, Ctrl-C; '' if that is not known.
+        word: How it is in a word or three: 'solved', 'failed' or 'out of time' where status tells less.
     """
 
     path: Path
@@ -82,6 +86,8 @@ class Overview(NamedTuple):
     recipe: str
     given: dict[str, Any] | None
     preset: str
+    ended: str
+    word: str
 
     @property
     def score(self) -> float | None:
@@ -125,11 +131,12 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
     noted = {"env": saved.get("env_name"), "seed": saved.get("seed")} if config is None else config.get("run", {})
     settings = as_table((saved if config is None else config).get("settings"))
     is_known = config is not None or bool(saved) or updated is not None
+    status = _status(run, noted, is_known)
     overview = Overview(
         path=run,
         env=text_in(noted, "env"),
         seed=_count_in(noted, "seed"),
-        status=_status(run, noted, is_known),
+        status=status,
         reason="; ".join(problems) if is_known or problems else f"it has neither {CONFIG} nor {PROGRESS} nor a checkpoint",
         generations=_generations_of(rows, noted),
         timesteps=_last_of(rows, "timesteps"),
@@ -145,6 +152,8 @@ def overview_and_config(run: Path) -> tuple[Overview, dict[str, Any]]:
         recipe=text_in(noted, "recipe"),
         given=None if config is None else given_in(config),
         preset=preset_in(config or {}),
+        ended="" if status == RUNNING else ended_in(noted),
+        word=_word(status, noted),
     )
     return overview, config or {}
 
@@ -221,6 +230,13 @@ def _status(run: Path, noted: Mapping[str, Any], is_known: bool) -> str:
     if noted.get("finished") is True:
         return FINISHED
     return RUNNING if is_locked(run) else STOPPED
+
+
+def _word(status: str, noted: Mapping[str, Any]) -> str:
+    """Return a status, or how the run ended, if that tells more."""
+    if status == FINISHED:
+        return "solved" if noted.get("solved") is True else status
+    return ending_word(noted) or status if status == STOPPED else status
 
 
 def _last_of(rows: LastRows, name: str) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fastes.errors import WorkerError, summary_of
 from fastes.settings.preset_loader import tomllib
 
 PROGRESS, CONFIG, CURVE = "progress.csv", "config.toml", "learning_curve.png"
@@ -43,6 +44,30 @@ class Result(NamedTuple):
     std: float
     worst: float
     episodes: int
+
+
+OUT_OF_TIME = "out of time"
+_FAILED, _LONGEST = "failed", 300  # characters of an error
+
+
+def failed_with(error: BaseException) -> str:
+    """Return, for config.toml, how a run ended that raised an error: the first line of that. A worker's names its own type."""
+    said = str(error) if isinstance(error, WorkerError) else summary_of(error)
+    line = said.strip().partition("\n")[0]
+    return f"{_FAILED}: {line if len(line) <= _LONGEST else f'{line[:_LONGEST]} ...'}"
+
+
+def ended_in(run: Mapping[str, Any]) -> str:
+    """Return how a run ended, as a config's table [run] has it; '' if its budget ended it, or nothing is known."""
+    target = number_in(run, "target_return")
+    solved = "solved" if target is None else f"solved, target {target:g}"
+    return "; ".join(filter(None, (solved if run.get("solved") is True else "", text_in(run, "ended"))))
+
+
+def ending_word(run: Mapping[str, Any]) -> str:
+    """Return 'failed' or 'out of time' for a run that ended so; '' for any other."""
+    how = text_in(run, "ended")
+    return next((word for word in (_FAILED, OUT_OF_TIME) if how.startswith(word)), "")
 
 
 class LastEvaluation(NamedTuple):

@@ -176,6 +176,14 @@ class RunFolder(Callback):
         if self._config:
             self._note(finished=True)
 
+    def note_end(self, how: str) -> None:
+        """Write to config.toml how the run ended, if neither its budget nor its target ended it. It is for display alone."""
+        if self._config and not self._config["run"]["finished"]:
+            self._config["run"]["ended"] = without_surrogates(how)
+            with contextlib.suppress(OSError):
+                self._lock.check()
+                write_text(self.path / CONFIG, tomli_w.dumps(self._config))
+
     def note_result(self, evaluation: Evaluation) -> None:
         """Write to config.toml the evaluation of the parameters in best.zip."""
         if self._config:

@@ -71,7 +71,7 @@ class RunInfo(NamedTuple):
         path: As it was given.
         checkpoint: The file that was read.
         problems: Files that could not be read, and why.
-        env, env_kwargs, seed, status: As of `Overview`; a file alone has no status.
+        env, env_kwargs, seed, status, ended: As of `Overview`; a file alone has no status, and tells no end.
         policy: None if no checkpoint tells it.
         generations, timesteps, episodes, budget, seconds, cpu_seconds: Counts of the training so far; those of all trials
             together, except generations.
@@ -92,6 +92,7 @@ class RunInfo(NamedTuple):
     env_kwargs: str
     seed: int | None
     status: str
+    ended: str
     policy: PolicyInfo | None
     generations: int
     timesteps: int
@@ -174,6 +175,7 @@ def _info(
         env_kwargs=seen.env_kwargs if seen is not None and seen.env_kwargs else env_kwargs_in(data),
         seed=seen.seed if seen is not None else _count(data, "seed"),
         status="" if seen is None else seen.status,
+        ended="" if seen is None else seen.ended,
         policy=policy,
         generations=seen.generations if seen is not None and seen.generations else _generation_of(trainings),
         timesteps=seen.timesteps if seen is not None and seen.timesteps else steps,

@@ -32,6 +32,8 @@ _SHOWN = (
     "env",
     "seed",
     "status",
+    "word",
+    "ended",
     "reason",
     "generations",
     "timesteps",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from written_runs import write_run
 from fastes import CallablePolicy, FastES
 from fastes.checkpoints.reader import read_description
 from fastes.cli.main import main
+from fastes.errors import WorkerError
 from fastes.runs.run_folder import RunFolder
 from fastes.runs.run_info import read_run_info
 from fastes.settings.preset_loader import tomllib
+from fastes.system.interrupts import Terminated
 
 TRAIN = ["train", "CartPole-v1", "--workers", "0", "--quiet", "--target-return", "none"]
 
@@ -125,6 +128,101 @@ def test_the_winner_of_a_race_is_told_with_its_recipe(tmp_path: Path, capsys: py
     of_file = read_run_info(run / "checkpoint.zip").base
     assert of_file is not None
     assert (of_file.kind, of_file.name) == ("recipe", recipe)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "ended", "word"),
+    [
+        (WorkerError("OwnError: my words\nTraceback", generation=12), 1, "failed: OwnError: my words", "failed"),
+        (RuntimeError("first\nsecond"), 1, "failed: RuntimeError: first", "failed"),
+        (KeyboardInterrupt(), 130, "stopped by Ctrl-C", "stopped"),
+        (Terminated(signal.SIGTERM), 143, "stopped by SIGTERM", "stopped"),
+    ],
+)
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_what_ended_a_training_is_told_until_it_is_resumed(
+    seeds: int,
+    error: BaseException,
+    status: int,
+    ended: str,
+    word: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    whole = FastES.learn_async
+
+    async def fail(model: FastES, *arguments: Any, **more: Any) -> FastES:
+        await whole(model, 100, *arguments[1:], **more)
+        raise error
+
+    flags = ["--total-timesteps", "1000", "--seed", "1", "--runs", str(tmp_path), *(["--seeds", "2"] if seeds > 1 else [])]
+    with monkeypatch.context() as patched:
+        patched.setattr(FastES, "learn_async", fail)
+        if isinstance(error, RuntimeError):
+            with pytest.raises(RuntimeError):
+                main([*TRAIN, *flags])
+        else:
+            assert main([*TRAIN, *flags]) == status
+    capsys.readouterr()
+    runs = [tmp_path / "CartPole-v1" / str(number + 1) for number in range(seeds)]
+    told = [_told(run, capsys) for run in runs]
+    assert [its["training"].partition(",")[0] for its in told] == ["stopped"] * seeds
+    assert ended in [its["ended"] for its in told]
+    assert {its["ended"] for its in told} <= {ended, "stopped when another seed failed"}
+    assert main(["runs", str(tmp_path)]) == 0
+    assert f" {word} " in capsys.readouterr().out
+    assert main(["train", "--resume", str(runs[0]), "--workers", "0", "--quiet"]) == 0
+    capsys.readouterr()
+    assert "ended" not in _told(runs[0], capsys)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+@pytest.mark.parametrize(
+    ("flags", "status", "ended", "word"),
+    [
+        (["--target-return", "5"], "finished", "solved, target 5", "solved"),
+        (["--max-minutes", "1e-9"], "stopped", "out of time: --max-minutes ended it before its budget", "out of time"),
+        ([], "stopped", "stopped by Ctrl-C", "stopped"),
+    ],
+    ids=["solved", "out of time", "Ctrl-C"],
+)
+def test_an_end_before_the_budget_is_told(
+    flags: list[str],
+    status: str,
+    ended: str,
+    word: str,
+    seeds: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if not flags:
+        monkeypatch.setattr(RunFolder, "on_generation", lambda *_: signal.raise_signal(signal.SIGINT))
+    more = ["--total-timesteps", "1000000", "--seed", "1", "--runs", str(tmp_path), "--target-episodes", "2"]
+    more += ["--seeds", "2"] if seeds > 1 else []
+    assert main([*TRAIN, *more, *flags]) == (0 if flags else 130)
+    capsys.readouterr()
+    run = tmp_path / "CartPole-v1" / "1"
+    told = _told(run, capsys)
+    assert told["training"].startswith(f"{status}, ")
+    assert told["ended"] == ended
+    assert main(["runs", str(tmp_path)]) == 0
+    assert f"  {word}  " in capsys.readouterr().out
+    seen = read_run_info(run)
+    assert (seen.status, seen.ended) == (status, ended)
+
+
+def test_a_run_that_its_budget_has_ended_tells_no_other_end(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "ended" not in _told(run, capsys)
+
+
+def test_no_recipe_leads_a_race_without_an_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FastES(Toy, n_workers=0, seed=0, rungs=2, sigma=0.3) as model, RunFolder(tmp_path) as folder:
+        folder.write_config(model, {})
+        folder.save(model)
+    assert _told(tmp_path, capsys)["return"] == "no evaluation yet"
+    assert _told(tmp_path, capsys)["race"].endswith("; no recipe has been evaluated yet")
 
 
 def test_an_interrupted_race_is_told_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

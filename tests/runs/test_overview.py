@@ -80,6 +80,8 @@ def test_a_finished_run_is_told_as_its_files_have_it(run: Path) -> None:
         settings=config["settings"],
         recipe="",
         preset=config["run"]["preset"],
+        ended="",
+        word="finished",
         given=None,
     )
     assert seen.seconds == pytest.approx(sum(columns["seconds"]))

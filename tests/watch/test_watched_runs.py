@@ -153,6 +153,21 @@ def test_a_population_is_sent_without_what_else_is_in_its_file(tmp_path: Path) -
     assert shown["population"] == {"generation": 3, "low": 0, "high": 1, "counts": [4, 5]}
 
 
+def test_how_a_run_ended_is_told(tmp_path: Path) -> None:
+    ends: list[dict[str, Any]] = [
+        {"solved": True, "target_return": 475.0},
+        {"finished": False, "ended": "failed: ValueError: my words"},
+        {},
+    ]
+    for number, noted in enumerate(ends):
+        write_run(tmp_path / str(number), noted=noted)
+    table = Table(WatchedRuns([tmp_path]))
+    table.update()
+    told = [tuple(table.rows[str(tmp_path / str(number))][name] for name in ("status", "word", "ended")) for number in range(3)]
+    failed = ("stopped", "failed", "failed: ValueError: my words")
+    assert told == [("finished", "solved", "solved, target 475"), failed, ("finished", "finished", "")]
+
+
 def test_the_last_evaluation_is_told_with_its_place(tmp_path: Path) -> None:
     last = {"trial": 1, "at_timesteps": 1900, "mean": 77.0}
     write_run(tmp_path / "1", noted={"last_evaluation": last})

@@ -173,7 +173,7 @@ function sortBy(by) {
 
 function listed() {
   const words = byId("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const fits = (row) => words.every((word) => `${row.name} ${row.env} ${row.status} ${row.recipe}`.toLowerCase().includes(word));
+  const fits = (row) => words.every((word) => `${row.name} ${row.env} ${row.status} ${row.word} ${row.recipe}`.toLowerCase().includes(word));
   return inOrder().filter(fits);
 }
 
@@ -215,7 +215,7 @@ function newLine(name) {
 
 function fillLine(line, row) {
   const cells = line.cells;
-  setText(cells[2], row.status);
+  setText(cells[2], row.word);
   cells[2].className = `status-${row.status}`;
   setText(cells[3], score(row.score));
   setText(cells[4], short(row.timesteps));
@@ -349,7 +349,7 @@ function showRunFacts(run, own) {
   const left = run.status === "running" && run.budget ? (run.budget - run.timesteps) / speed : NaN;
   const newest = leading(run).evaluations.at(-1);
   showFacts(byId("facts"), [
-    ["status", run.status], ["seed", String(run.seed ?? "–")],
+    ["status", run.status], ["ended", run.ended], ["seed", String(run.seed ?? "–")],
     ["best evaluation", score(run.best)],
     ["newest evaluation", newest ? score(newest[EVALUATION]) : "–"],
     ["result", result ? `${score(result.mean)} ± ${score(result.std)}, worst ${score(result.worst)}, ${result.episodes} episodes` : ""],
@@ -552,7 +552,7 @@ function showCompared(styled) {
   const rows = styled.map(({ run, style }) => {
     const swatch = element("span", "", "swatch");
     swatch.style.borderTop = `3px ${style.dash ? "dashed" : "solid"} ${style.colour}`;
-    const told = [run.name, run.seed, run.status, score(run.best), score(run.result?.mean), short(run.timesteps), inTime(run.seconds)];
+    const told = [run.name, run.seed, run.word, score(run.best), score(run.result?.mean), short(run.timesteps), inTime(run.seconds)];
     const cells = [...told, ...differ.map((name) => run.settings[name])].map((cell) => element("td", String(cell ?? "–")));
     cells[0].prepend(swatch);
     return cells;
