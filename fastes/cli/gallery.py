@@ -58,8 +58,8 @@ def run_gallery(arguments: argparse.Namespace) -> int:
             said = str(error) if isinstance(error, (FastESError, ValueError, OSError)) else summary_of(error)
             say(f"{printable(str(run.path))} is left out: {printable(said)}")
             continue
-        size = (arguments.out / name).stat().st_size / 1e6
-        print(f"{arguments.out / name}: return {exhibit.episode_return:.2f}, {size:.1f} MB", flush=True)
+        size = _size_in_words((arguments.out / name).stat().st_size)
+        print(f"{arguments.out / name}: return {exhibit.episode_return:.2f}, {size}", flush=True)
         shown.append(exhibit)
     if not shown:
         raise FastESError("no run could be drawn; the lines above say why")
@@ -67,12 +67,16 @@ def run_gallery(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _size_in_words(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+
+
 def _draw(run: Overview, path: Path, arguments: argparse.Namespace) -> float:
     """Draw an episode of a run's best parameters; returns its return."""
     from fastes.runs.video import play_episodes
 
     # what was typed is for the error, if it cannot be built
-    as_typed = argparse.Namespace(**{**vars(arguments), "typed": ["play", str(run.path)]})
+    as_typed = argparse.Namespace(**{**vars(arguments), "typed": ["play", str(run.path), "--video", str(path)]})
     limits = {"max_seconds": arguments.seconds, "widest": arguments.width}
     with load_file(find_checkpoint(run.path, "best"), as_typed, 0) as model:
         (played,) = play_episodes(model, first_seed=arguments.first_seed, video=path, caption=False, **limits)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from written_runs import write_run
 
@@ -38,7 +39,10 @@ def test_the_best_run_of_each_environment_is_drawn(runs: Path, capsys: pytest.Ca
     assert main(["gallery", "--seconds", "0.5", "--width", "20"]) == 0
     left_out, drawn, written = capsys.readouterr().out.splitlines()
     assert left_out.startswith("runs/Gone-v0/1 is left out: ")
-    assert re.fullmatch(r"gallery/Toy-v0\.gif: return [-.\d]+, 0\.0 MB", drawn)
+    assert re.fullmatch(r"gallery/Toy-v0\.gif: return [-.\d]+, \d+\.\d kB", drawn)
+    size = Path("gallery/Toy-v0.gif").stat().st_size
+    assert size < 100_000
+    assert drawn.endswith(f" {size / 1000:.1f} kB")
     assert written == "gallery/gallery.md"
     page = Path("gallery/gallery.md").read_text()
     assert "![Toy-v0](Toy-v0.gif)" in page
@@ -47,6 +51,19 @@ def test_the_best_run_of_each_environment_is_drawn(runs: Path, capsys: pytest.Ca
     assert "Gone" not in page
     picture = Path("gallery/Toy-v0.gif").read_bytes()
     assert int.from_bytes(picture[6:8], "little") == 20, "as wide as was asked"
+
+
+def test_the_command_that_is_advised_draws_what_was_left_out(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gymnasium.register("OfAnotherModule-v0", entry_point="envs_for_tests:Toy")
+    try:
+        with FastES("OfAnotherModule-v0", **TINY) as other:
+            folder = write_run(runs / "OfAnotherModule-v0" / "1", noted={"env": "OfAnotherModule-v0"})
+            other.save(folder / "best.zip")
+    finally:
+        del gymnasium.registry["OfAnotherModule-v0"]
+    assert main(["gallery", str(folder)]) == 1
+    said = capsys.readouterr().out
+    assert f"fastes play {folder} --video gallery/OfAnotherModule-v0.gif --env " in said
 
 
 def test_environments_are_built_with_arguments_and_wrappers(
