@@ -448,8 +448,11 @@ def _draw_rungs(axes: Any, curve: Curve) -> None:
 
 
 def _draw_several(axes: Any, curves: Sequence[Curve], compare: Sequence[str]) -> None:
-    """Draw a line for each curve, or group of curves that are alike; a group also has its range."""
-    groups = _groups_of(curves, compare)
+    """Draw a line for each curve, or group of curves that are alike; a group also has its range.
+
+    The curves of a group that has no range have a line each.
+    """
+    groups = [part for group in _groups_of(curves, compare) for part in _with_a_range(group)]
     for number, (group, name) in enumerate(zip(groups, _names_of(groups, compare), strict=True)):
         style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
         look = {"color": _COLOURS[number % len(_COLOURS)], "linestyle": style, "linewidth": 2.0}
@@ -474,18 +477,32 @@ def _groups_of(curves: Sequence[Curve], compare: Sequence[str] = ()) -> list[lis
     return [[curve for curve in group if len(curve.steps)] or group[:1] for group in groups.values()]
 
 
-def _range_of(curves: Sequence[Curve]) -> tuple[Numbers, Numbers]:
-    """Return timesteps, and the lowest, median and highest of the smoothed curves there.
+def _with_a_range(group: list[Curve]) -> list[list[Curve]]:
+    """Return a group as one, or its curves one by one if no part of the axis has them together, as after one evaluation."""
+    if len(group) > 1:
+        begin, end, *_ = _lines_of(group)
+        return [group] if begin < end else [[curve] for curve in group]
+    return [group]
 
-    They begin with the last curve. A solved curve keeps its last value to the end of the longest, another one leaves them at
-    its end, and they end when fewer than half of the curves are left.
+
+def _range_of(curves: Sequence[Curve]) -> tuple[Numbers, Numbers]:
+    """Return timesteps, and the lowest, median and highest of the smoothed curves there."""
+    begin, end, ends, lines = _lines_of(curves)
+    steps = np.linspace(begin, end, 200)
+    values = [np.where(steps <= last, np.interp(steps, *line), np.nan) for line, last in zip(lines, ends, strict=True)]
+    return steps, np.nanquantile(values, (0.0, 0.5, 1.0), axis=0)
+
+
+def _lines_of(curves: Sequence[Curve]) -> tuple[float, float, list[float], list[tuple[Numbers, Numbers]]]:
+    """Return where the range of curves begins and ends, where each of them ends, and the smoothed curves.
+
+    It begins with the last curve. A solved curve keeps its last value to the end of the longest, another one leaves them at
+    its end. The range ends when fewer than half of the curves are left.
     """
     lines = [smoothed(*curve.of_trial(curve.leader)) for curve in curves]
     begin, longest = max(steps[0] for steps, _ in lines), max(steps[-1] for steps, _ in lines)
     ends = [longest if curve.solved else steps[-1] for curve, (steps, _) in zip(curves, lines, strict=True)]
-    steps = np.linspace(begin, max(begin, sorted(ends)[len(ends) // 2]), 200)
-    values = [np.where(steps <= end, np.interp(steps, *line), np.nan) for line, end in zip(lines, ends, strict=True)]
-    return steps, np.nanquantile(values, (0.0, 0.5, 1.0), axis=0)
+    return begin, sorted(ends)[len(ends) // 2], ends, lines
 
 
 # --- names of groups --------------------------------------------------------------------------------------------------
@@ -517,7 +534,7 @@ def _names_of(groups: Sequence[Sequence[Curve]], compare: Sequence[str]) -> list
             more = [name for name in telling(rivals) if name not in asked]
             text = ", ".join(filter(None, (text, _settings_in_words(own, more))))
         names.append(_named(group, text, bool(compare), is_mixed))
-    return names
+    return [f"{name}: {group[0].name}" if names.count(name) > 1 else name for group, name in zip(groups, names, strict=True)]
 
 
 def _told_of(curve: Curve, asked: Sequence[str]) -> Mapping[str, Any]:
@@ -532,12 +549,21 @@ def _settings_in_words(settings: Mapping[str, Any], names: Sequence[str]) -> str
 
 def _named(group: Sequence[Curve], text: str, is_compared: bool, is_mixed: bool) -> str:
     """Return the name of a group in the legend. text: its settings in words; is_mixed: whether some group has several runs."""
+    if len(group) == 1 and not is_compared:
+        text = _without_env(text, group[0])
     text = text if is_compared else textwrap.shorten(text, _LONGEST_NAME, placeholder=" ...")
     if len(group) > 1:
         return f"{text} (median of {len(group)} runs)" if text else f"median of {len(group)} runs, lowest to highest"
     if is_compared:
         return text
     return f"{text}: {group[0].name}" if is_mixed and text else group[0].name
+
+
+def _without_env(text: str, curve: Curve) -> str:
+    """Return settings in words without the environment, if the curve's name begins with that, too."""
+    env = str(curve.settings.get("env"))
+    named_twice = curve.name.startswith(f"{env}, ") and f"{text}, ".startswith(f"{env}, ")
+    return text[len(env) :].removeprefix(", ") if named_twice else text
 
 
 def _short_number(value: float, _: object) -> str:

@@ -353,6 +353,37 @@ def test_a_group_is_its_median_within_its_range(tmp_path: Path, monkeypatch: pyt
     assert _labels(axes) == ["sigma=0.1 (median of 3 runs)", "sigma=0.2: b, seed 0", "sigma=0.3 (median of 2 runs)"]
 
 
+def test_seeds_without_a_part_in_common_are_drawn_each_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after the first evaluation of each: a median of nothing would be an empty picture."""
+    seen = _drawn(monkeypatch)
+    firsts = [
+        curve._replace(steps=np.array([100.0 + seed]), returns=curve.returns[:1])
+        for seed, curve in enumerate(_seeds("a", {"sigma": 0.1}, 1.0, 2.0, 9.0))
+    ]
+    whole = _seeds("b", {"sigma": 0.2}, 3.0, 5.0)
+    plot_curves(firsts, tmp_path / "curves.png", "firsts")
+    plot_curves([*firsts, *whole], tmp_path / "curves.png", "groups")
+    plot_curves([*firsts, *whole], tmp_path / "curves.png", "groups", compare=["sigma"])
+    for axes in seen:
+        lines = [(line.get_xdata().tolist(), line.get_ydata().tolist(), line.get_marker()) for line in axes.lines[:3]]
+        assert lines == [([100.0 + seed], [height], "o") for seed, height in enumerate((1.0, 2.0, 9.0))]
+    assert _labels(seen[0]) == ["a, seed 0", "a, seed 1", "a, seed 2"]
+    assert _labels(seen[1]) == [*(f"sigma=0.1: a, seed {seed}" for seed in range(3)), "sigma=0.2 (median of 2 runs)"]
+    assert _labels(seen[2]) == _labels(seen[1])
+
+
+def test_a_line_that_its_environment_tells_apart_names_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = _drawn(monkeypatch)
+    others = _seeds("A-v0", {"env": "A-v0"}, 1.0, 2.0)
+    plot_curves([*others, *_seeds("B-v0", {"env": "B-v0"}, 3.0)], tmp_path / "curves.png", "groups")
+    assert _labels(seen[-1]) == ["A-v0 (median of 2 runs)", "B-v0, seed 0"]
+    more = [_seeds("B-v0", {"env": "B-v0", "sigma": sigma}, 3.0)[0] for sigma in (0.5, 0.6)]
+    plot_curves([*others, *more], tmp_path / "curves.png", "groups")
+    assert _labels(seen[-1]) == ["A-v0 (median of 2 runs)", "sigma=0.5: B-v0, seed 0", "sigma=0.6: B-v0, seed 0"]
+    plot_curves([*others, *_seeds("folder", {"env": "B-v0"}, 3.0)], tmp_path / "curves.png", "groups")
+    assert _labels(seen[-1]) == ["A-v0 (median of 2 runs)", "B-v0: folder, seed 0"]
+
+
 def test_a_seed_that_ends_early_ends_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A solved one keeps its value, another one leaves; fewer than half of them are no line."""
     seen = _drawn(monkeypatch)
