@@ -272,5 +272,5 @@ def test_a_checkpoint_is_evaluated_by_a_new_process(tmp_path: Path) -> None:
 def test_a_video_of_it_has_a_frame_a_step(tmp_path: Path) -> None:
     with FastES(ID, seed=0, n_workers=0) as model:
         ((*_, length, frames),) = play(model, 1, video=tmp_path / "new.mp4")
-    assert frames == length
+    assert frames == length + 1, "and one with its whole return"
     assert (tmp_path / "new.mp4").stat().st_size > 500
