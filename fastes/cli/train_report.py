@@ -16,6 +16,7 @@ from fastes.errors import WorkerError
 from fastes.model import FastES
 from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
+from fastes.reports.task_in_words import counted
 from fastes.runs.curves import plot_curves, read_curve
 from fastes.runs.run_config import OUT_OF_TIME
 from fastes.runs.run_folder import RunFolder
@@ -227,10 +228,6 @@ def replay_command(model: FastES, path: Path, error: WorkerError) -> str:
     """Return the command that plays the episode of an error again."""
     trial = f" --trial {error.trial}" if error.trial else ""
     return f"fastes replay {shlex.quote(str(path))} --generation {error.generation} --job {error.job}{trial}{_env_flag(model)}"
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 # --- several trainings ------------------------------------------------------------------------------------------------

@@ -55,6 +55,11 @@ def nothing_to_climb(returns: npt.NDArray[np.float64]) -> bool:
     return bool(len(returns) > 1 and (returns == returns[0]).all())
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def duration_in_words(seconds: float) -> str:
     """Return seconds as one number with a fitting unit."""
     for size, unit in ((_DAY, "days"), (_HOUR, "hours"), (_MINUTE, "minutes")):

@@ -17,6 +17,7 @@ import math
 import os
 import shlex
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +32,7 @@ from fastes.errors import check_int, check_seed, shown, whole
 from fastes.models.arguments import checked_minutes
 from fastes.models.one_pool import check_shared
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.reports.task_in_words import duration_in_words
+from fastes.reports.task_in_words import counted, duration_in_words
 from fastes.settings import population_scale
 from fastes.settings.preset_fit import misfit
 from fastes.settings.preset_loader import DEFAULT, FILE, choose_settings, preset_for
@@ -52,6 +53,7 @@ _NO_EVALUATION = 2**40  # eval_every: a search plays its own evaluations
 _SECONDS = "seconds"  # of the longest batch, and of a training: the study's attribute
 _WHOLE = 10**9  # characters of a setting that is compared with those of the study so far
 _ROUND = 10**6  # between the first episodes of the stages
+_NO_NUMBER = 10**6  # of trials: the time ends the search
 
 Make = Callable[..., Any]  # (env, policy, **arguments) -> a model: the class FastES
 
@@ -152,6 +154,7 @@ class _Search:
     def tell(self, text: str) -> None:
         if self.verbose:
             say(text)
+            sys.stdout.flush()  # a file or a pipe has each line as soon as a terminal
 
 
 def tune(
@@ -179,13 +182,13 @@ def tune(
         ("n_seeds", n_seeds, 1, 1000),
         ("parallel", parallel, 1, 1000),
         ("episodes", episodes, 1, _ROUND),
-        ("n_trials", TRIALS if n_trials is None else n_trials, 1, 10**6),
+        ("n_trials", TRIALS if n_trials is None else n_trials, 1, _NO_NUMBER),
     ):
         check_int(name, value, least, most)
     for name, value, names in (("sampler", sampler, SAMPLERS), ("pruner", pruner, PRUNERS)):
         if isinstance(value, str):
             check_name_of(name, value, names)
-    most = n_trials if n_trials is not None else TRIALS if math.isinf(ends_at) else 10**6
+    most = n_trials if n_trials is not None else TRIALS if math.isinf(ends_at) else _NO_NUMBER
     path = None if study is None else Path(study).absolute()
     if path is not None and path.suffix == FILE:
         raise ValueError(
@@ -215,10 +218,11 @@ def tune(
     }
     with output_lasts(), opened_study(path, about, sampler, pruner, seed) as opened:
         try:
+            _tell_of_start(search, opened, path, most, max_minutes)
             per_training = _search_candidates(search, opened, most, ends_at)
             return _result(search, opened, path, per_training, ends_at)
-        except BaseException:
-            _write_best_so_far(search, opened, path)
+        except BaseException as error:
+            _write_best_so_far(search, opened, path, isinstance(error, KeyboardInterrupt))
             raise
 
 
@@ -325,11 +329,12 @@ def _search_candidates(search: _Search, study: Study, most: int, ends_at: float)
             known = ", all of them known settings: nothing new was tried" if count <= len(search.starts) else ""
             next_, rest, there = map(duration_in_words, (longest, last, max(0.0, left)))
             needs = f"another batch takes {next_}, the play-off and fresh seeds {rest}, and {there} are left"
-            search.tell(f"the time is up after {count} candidates{known}: {needs}")
+            search.tell(f"the time is up after {counted(count, 'candidate')}{known}: {needs}")
             break
         size = min(most - count, search.parallel - count % search.parallel)
         started = time.monotonic()
         batch = [_next_candidate(search, study, count + place) for place in range(size)]
+        search.tell(_batch_in_words([trial for _, trial in batch]))
         _train_batch(search, study, [candidate for candidate, _ in batch], {c.number: trial for c, trial in batch}, most)
         longest = max(longest, time.monotonic() - started)
         whole_trainings = sum(len(c.models) * (len(c.returns) and RUNGS[len(c.returns) - 1] / RUNGS[-1]) for c, _ in batch)
@@ -383,6 +388,36 @@ def _train_batch(search: _Search, study: Study, batch: Sequence[Candidate], tria
         _tell_of(search, study, candidate, trial, most)
 
 
+def _tell_of_start(search: _Search, study: Study, path: Path | None, most: int, minutes: float | None) -> None:
+    """Say what the search is, before its first batch, which may take long."""
+    time_ = "" if minutes is None else duration_in_words(60.0 * minutes)
+    number = counted(most, "trial")
+    until = (f"at most {number} in {time_}" if most < _NO_NUMBER else time_) if time_ else number
+    seeds = _seeds_in_words(search.seeds(0, search.n_seeds))
+    search.tell(
+        f"search for settings of {search.env}: {until}, {search.parallel} side by side; each trial is "
+        f"{counted(search.n_seeds, 'training')} of {search.timesteps:,} steps, with {seeds}"
+    )
+    done = f"; {counted(count, 'trial')} finished before" if (count := len(study.finished)) else ""
+    search.tell(f"study: {'in memory alone' if path is None else _shown(path)}{done}")
+
+
+def _seeds_in_words(seeds: Sequence[int]) -> str:
+    return f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+
+
+def _batch_in_words(trials: Sequence[Any]) -> str:
+    """Return which trials a batch trains, and where their settings come from."""
+    numbers = [trial.number for trial in trials]
+    starts = [repr(trial.user_attrs["start"]) for trial in trials if "start" in trial.user_attrs]
+    is_range = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
+    named = f"{numbers[0]} to {numbers[-1]}" if is_range else ", ".join(map(str, numbers))
+    drawn = len(trials) - len(starts)
+    settings = [f"start {', '.join(starts)}"] if starts else []
+    settings += [f"{drawn} drawn by Optuna" if starts else "drawn by Optuna"] if drawn else []
+    return f"trial{'s' * (len(numbers) > 1)} {named} in training: {' and '.join(settings)}"
+
+
 def _tell_of(search: _Search, study: Study, candidate: Candidate, trial: Any, most: int) -> None:
     count = len(study.finished)
     eighths = RUNGS[len(candidate.returns) - 1]
@@ -390,7 +425,7 @@ def _tell_of(search: _Search, study: Study, candidate: Candidate, trial: Any, mo
     best = study.complete[:1]
     lead = f"best {best[0].value:.1f} (trial {best[0].number})" if best else ""
     start = f"start {trial.user_attrs['start']!r}" if "start" in trial.user_attrs else ""
-    done = f" ({count} of {most} done)" if most < 10**6 else ""
+    done = f" ({count} of {most} done)" if most < _NO_NUMBER else ""
     notes = ", ".join(part for part in (start, ended, lead, f"{candidate.seconds:.0f} s", candidate.failure) if part)
     search.tell(f"trial {candidate.number:3d}{done}: {candidate.score:10.1f}  {notes}")
 
@@ -416,8 +451,8 @@ def _result(search: _Search, study: Study, path: Path | None, per_training: floa
         both = [search.candidate(0, settings, seeds)]
         if usual != settings:
             both.append(search.candidate(1, usual, seeds))
-        others = f"{search.usual!r}{', the race of recipes' if usual is None else ''}"
-        search.tell(f"trial {winner.number} is the best: it, and {others}, on fresh seeds {seeds[0]} to {seeds[-1]}")
+        others = f" and {search.usual!r}{', the race of recipes,' if usual is None else ''} are" if len(both) > 1 else " is"
+        search.tell(f"trial {winner.number} is the best: now it{others} trained with fresh {_seeds_in_words(seeds)}")
         if (needed := len(both) * REPORT_SEEDS * per_training) > (left := ends_at - time.monotonic()):
             said, there = map(duration_in_words, (needed, max(0.0, left)))
             search.tell(f"this goes beyond the budget: it takes about {said}, and {there} are left")
@@ -497,8 +532,8 @@ def _write(
         return []
     preset, table, history, importance = _paths(path)
     seeds = search.seeds(0, search.n_seeds + is_played_off * PLAY_OFF * search.n_seeds)
-    chosen_on = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
-    source = f"fastes tune, trial {trial.number} of {len(study.finished)}; chosen on {chosen_on}, {search.timesteps} steps each"
+    source = f"fastes tune, trial {trial.number} of {len(study.finished)}; chosen on {_seeds_in_words(seeds)}, "
+    source += f"{search.timesteps} steps each"
     for each in scored:
         on = f"on seeds {each.seeds[0]} to {each.seeds[-1]}"
         source += f"; {each.name}: median {each.median:.1f}, worst {each.worst:.1f} {on}"
@@ -509,9 +544,15 @@ def _write(
     return [preset, table, *write_plots(history, importance, study.study)]
 
 
-def _write_best_so_far(search: _Search, study: Study, path: Path | None) -> None:
-    """Write the files of a search that was interrupted."""
+def _write_best_so_far(search: _Search, study: Study, path: Path | None, is_ctrl_c: bool) -> None:
+    """Write the files of a search that was interrupted. is_ctrl_c: by Ctrl-C, which leaves ^C on the terminal's line."""
     best = study.complete[:1]
+    if is_ctrl_c:
+        search.tell("")
+    if is_ctrl_c and not best:
+        then = "starts again" if not study.finished else "continues"
+        again = "" if path is None else f": the same command {then}"
+        search.tell(f"stopped before any trial was trained to its end{again}")
     if path is None or not best:
         return
     files = _write(search, study, path, best[0], _values(search, search.settings_of(best[0])))

@@ -321,10 +321,57 @@ def test_ctrl_c_leaves_the_best_so_far(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(FastES, "__init__", interrupted)
     command = ["tune", "CartPole-v1", "--study", str(tmp_path / "own.journal"), "--trials", "6", "--total-timesteps", "300"]
     assert main([*command, "--seeds", "2", "--episodes", "2", "--workers", "0"]) == 130
-    assert "no fresh seed was tried" in capsys.readouterr().out
+    assert "\n\nthe best so far is trial " in (printed := capsys.readouterr().out), "below the ^C of a terminal"
+    assert "no fresh seed was tried" in printed
     assert "median" not in load_preset(str(tmp_path / "own.toml")).get("source", "")
     monkeypatch.undo()
     assert tune(tmp_path, 6).trials == 6
+
+
+def test_ctrl_c_before_the_first_result_says_that_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is searched is said before, while nothing has been trained yet."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fastes.tuning.tune.train_candidates", interrupted)
+    study = tmp_path / "own.journal"
+    command = ["tune", "CartPole-v1", "--study", str(study), "--budget", "30m", "--trials", "6", "--total-timesteps", "3000"]
+    assert main([*command, "--seeds", "2", "--parallel", "3", "--workers", "0"]) == 130
+    assert capsys.readouterr().out.splitlines() == [
+        "search for settings of CartPole-v1: at most 6 trials in 30 minutes, 3 side by side; each trial is 2 trainings of "
+        "3,000 steps, with seeds 0 to 1",
+        f"study: {study}",
+        "trials 0 to 2 in training: start 'CartPole-v1', 'linear', 'unbiased'",
+        "",
+        "stopped before any trial was trained to its end: the same command starts again",
+    ]
+    assert main([*command, "--seeds", "2", "--parallel", "3", "--workers", "0", "--quiet"]) == 130
+    assert capsys.readouterr().out == ""
+
+
+def test_stages_are_said_when_they_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    clock, seen, printed = Clock(), list[str](), list[str]()
+    monkeypatch.setattr("fastes.tuning.tune.time", clock)
+
+    def noted(*arguments: Any) -> None:
+        printed.extend(capsys.readouterr().out.splitlines())
+        seen.append(printed[-1])
+        clock.train(*arguments)
+
+    monkeypatch.setattr("fastes.tuning.tune.train_candidates", noted)
+    tune(tmp_path, 8, verbose=1)
+    assert seen == [
+        "trials 0 to 3 in training: start 'CartPole-v1', 'linear', 'unbiased', 'sampled'",
+        "trials 4 to 7 in training: start 'network', 'memory' and 2 drawn by Optuna",
+        "play-off of trials 7, 6, 5, 4, 3 with new seeds",
+        "trial 7 is the best: now it and 'CartPole-v1' are trained with fresh seeds 6 to 10",
+    ]
+    tune(tmp_path, 9, verbose=1)
+    assert seen[4] == "trial 8 in training: drawn by Optuna"
+    assert printed[printed.index(seen[4]) - 1].endswith("own.journal; 8 trials finished before")
 
 
 def test_a_file_system_without_locks_has_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
