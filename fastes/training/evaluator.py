@@ -269,7 +269,13 @@ class Evaluator:
         return 0 if self.pool.is_remote else max(1, 2 * self.pool.n_workers)
 
     async def evaluate(
-        self, theta: Float32, normalizer: ObsNormalizer, seeds: Int64, episodes: EpisodeSettings, number: int = 0
+        self,
+        theta: Float32,
+        normalizer: ObsNormalizer,
+        seeds: Int64,
+        episodes: EpisodeSettings,
+        number: int = 0,
+        generation: int = -1,
     ) -> Evaluation:
         """Play noise-free episodes of a training's parameters, one for each environment seed.
 
@@ -279,12 +285,14 @@ class Evaluator:
             seeds: Environment seeds, int64 (n,).
             episodes: Settings of the episodes.
             number: The training's.
+            generation: The one that they are played for, from 0; -1 for none. See native_episodes.is_compared.
         """
         pool, returns, lengths, place = self.start(training=False), list[Any](), list[Any](), self.place(number)
         room, calls = pool.spec.trainings[place].num_evals, self.env_calls.sent()
         for at in range(0, len(seeds), room):
             part = seeds[at : at + room]
-            request = Request(theta, normalizer, episodes, eval_seeds=part, training=place, calls=calls)
+            whose: dict[str, Any] = {"training": place, "generation": generation, "calls": calls}
+            request = Request(theta, normalizer, episodes, eval_seeds=part, **whose)
             batch = await self.noise_free(pool.submit(request), request)
             returns.append(batch.returns)
             lengths.append(batch.lengths)

@@ -20,6 +20,7 @@ from gymnasium import spaces
 from fastes import EnvCheck, FastES, check_env
 from fastes.env_check.check import PolicyEpisodes
 from fastes.errors import FastESError
+from fastes.rollout.native_episodes import Compared
 
 
 class Push(gymnasium.Env[Any, Any]):
@@ -99,14 +100,32 @@ def test_episodes_that_the_environment_truncates_are_not_said_to_end_by_the_limi
 
 
 def test_a_speed_is_measured_over_many_episodes_of_a_fast_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No time passes while the 40 episodes play, and a second while more do."""
-    clock = itertools.chain(itertools.repeat(0.0, 9), itertools.count(1.0))
+    """No time passes while the 40 episodes play, also again without a comparison, and a second while more do."""
+    clock = itertools.chain(itertools.repeat(0.0, 18), itertools.count(1.0))
     monkeypatch.setattr("fastes.env_check.check.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     check = checked("CartPole-v1")
     assert check.policies is not None
     assert check.policies.returns.shape == (8, 5)
     assert check.policies.steps > 10 * check.policies.returns.sum()
     assert check.policies.seconds == 1.0
+
+
+def test_a_speed_in_c_has_no_share_of_the_episodes_in_python_that_it_is_compared_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compared step sleeps: a speed that has some of them is of some thousand steps."""
+    step, slow = Compared.step, list[bool]()
+
+    def slowly(env: Compared, action: Any) -> Any:
+        slow.append(True)
+        time.sleep(0.0005)
+        return step(env, action)
+
+    monkeypatch.setattr(Compared, "step", slowly)
+    check = checked("Acrobot-v1", episodes=5)
+    assert check.steps == "in C"
+    assert check.policies is not None
+    assert check.policies.returns.shape[0] > 1
+    assert len(slow) > 200, "C was compared with Python"
+    assert check.steps_per_second > 50_000
 
 
 def test_a_speed_of_a_slow_environment_needs_no_more_episodes() -> None:
