@@ -23,7 +23,7 @@ from fastes.envs.source import make_env_source
 from fastes.pools.processes.worker import die_with_parent
 from fastes.rollout.shared_block import anonymous_file
 from fastes.system.child_python import python_command
-from fastes.system.console import say
+from fastes.system.console import say, say_beside
 from fastes.system.interrupts import born_blocked
 
 _MAIN = (
@@ -120,8 +120,11 @@ def _show(check: EnvCheck, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(check.to_json(), indent=2))
     else:
-        for line in str(check).splitlines():
-            say(line)
+        for title, text in check.lines():
+            if title:
+                say_beside(title, text)
+            else:
+                say(text)
     sys.stdout.flush()
     return 0 if check.ok else 1
 

@@ -185,10 +185,14 @@ class EnvCheck(NamedTuple):
         }
 
     def __str__(self) -> str:
+        return "\n".join(f"{title}{text}" for title, text in self.lines())
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the report's lines, each as a title and the text beside it; the title of a whole line is empty."""
         rows = list(self._rows())
         width = max((len(name) for name, _ in rows), default=0)
-        lines = [self.env, *(f"  {name.ljust(width)}  {text}" for name, text in rows)]
-        return "\n".join([*lines, *(f"{finding.level}: {finding.text}" for finding in self.findings), self._result()])
+        findings = (("", f"{finding.level}: {finding.text}") for finding in self.findings)
+        return [("", self.env), *((f"  {name.ljust(width)}  ", text) for name, text in rows), *findings, ("", self._result())]
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         if self.observation_space:

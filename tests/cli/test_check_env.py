@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from native_library import HERE, compiled, needs_compiler
 from processes import environment, wait_until
+from terminals import shown
 
 from fastes.cli.main import main
 from fastes.cli.stop_on_signal import INTERRUPTED
@@ -98,6 +99,16 @@ def test_a_report_and_its_status(module: str, capsys: pytest.CaptureFixture[str]
     assert main(["check-env", f"{module}:Broken-v0"]) == 1
     said = capsys.readouterr().out
     assert "error: an episode of random actions raised TypeError: env.step returned the reward 'much'" in said
+
+
+def test_a_long_row_continues_below_its_text_on_a_narrow_terminal(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fastes", "check-env", "CartPole-v1", "--episodes", "2"]
+    lines = shown(command, 60, tmp_path, environment(), lambda _: None)
+    rows = lines[1 : lines.index("No problems found.")]
+    assert {row[:2] for row in rows} == {"  "}
+    continued = [row for row in rows if row[2] == " "]
+    assert continued
+    assert {len(row) - len(row.lstrip()) for row in continued} == {len("  observations  ")}
 
 
 def test_arguments_wrappers_and_settings_count(module: str, capsys: pytest.CaptureFixture[str]) -> None:
