@@ -626,8 +626,16 @@ def test_an_empty_folder_is_no_run(capsys: pytest.CaptureFixture[str], tmp_path:
 @pytest.mark.parametrize(
     ("env", "settings", "words"),
     [
-        ("CartPole-v1", {"action_noise": 0.1}, ("action_noise = 0.1", "'categorical'", "sample_actions")),
-        ("Pendulum-v1", {"sample_actions": True}, ("sample_actions = True", "'clip'", "action_noise")),
+        (
+            "CartPole-v1",
+            {"action_noise": 0.1},
+            ("action_noise = 0.1", "are choices (Discrete or MultiDiscrete). ", "sample_actions"),
+        ),
+        (
+            "Pendulum-v1",
+            {"sample_actions": True},
+            ("sample_actions = True", "the actions of this environment are numbers (Box). ", "action_noise"),
+        ),
         ("Pendulum-v1", {"action_noise": 0.1, "policy_kwargs": {"action_mapping": "bins"}}, ("action_noise = 0.1", "'bins'")),
     ],
     ids=label,

@@ -188,7 +188,7 @@ class EnvCheck(NamedTuple):
         return "\n".join(f"{title}{text}" for title, text in self.lines())
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return the report's lines, each as a title and the text beside it; the title of a whole line is empty."""
+        """Return the report's lines, each as a title and the text to its right; the title of a whole line is empty."""
         rows = list(self._rows())
         width = max((len(name) for name, _ in rows), default=0)
         findings = (("", f"{finding.level}: {finding.text}") for finding in self.findings)

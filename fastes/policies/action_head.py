@@ -20,18 +20,24 @@ class ActionKind(NamedTuple):
     Attributes:
         noise: The setting by which training actions vary, '' if none does.
         outputs: The meaning of the policy's outputs.
+        actions: The actions themselves, with their spaces.
     """
 
     noise: str
     outputs: str
+    actions: str
 
 
 KINDS = {
-    "clip": ActionKind("action_noise", "a number for each component of the action space"),
-    "squash": ActionKind("action_noise", "a number for each component of the action space"),
-    "bins": ActionKind("", "{num_bins} logits for each component of the action space"),
-    "categorical": ActionKind("sample_actions", "a logit for each choice of the action space"),
-    "binary": ActionKind("sample_actions", "a logit for each switch of the action space"),
+    "clip": ActionKind("action_noise", "a number for each component of the action space", "numbers (Box)"),
+    "squash": ActionKind("action_noise", "a number for each component of the action space", "numbers (Box)"),
+    "bins": ActionKind(
+        "", "{num_bins} logits for each component of the action space", "numbers (Box) that action_mapping = 'bins' chooses"
+    ),
+    "categorical": ActionKind(
+        "sample_actions", "a logit for each choice of the action space", "choices (Discrete or MultiDiscrete)"
+    ),
+    "binary": ActionKind("sample_actions", "a logit for each switch of the action space", "switches (MultiBinary)"),
 }
 
 
@@ -72,6 +78,11 @@ class ActionHead:
     def noise(self) -> str:
         """The setting by which training actions of this kind vary, '' if none does."""
         return KINDS[self.kind].noise
+
+    @property
+    def actions(self) -> str:
+        """The actions in words, with the kind of their space."""
+        return KINDS[self.kind].actions
 
     @property
     def outputs(self) -> str:

@@ -104,8 +104,8 @@ def check_noise(spec: AnySpec, action_noise: float, sample_actions: bool) -> Non
     """Raise ValueError for noise settings that cannot reach the actions of a policy."""
     head = spec.head
     for name, value, what in (
-        ("action_noise", action_noise, "numbers (Box, action_mapping 'clip' or 'squash')"),
-        ("sample_actions", sample_actions, "choices or switches (Discrete, Multi...)"),
+        ("action_noise", action_noise, "only numbers (Box, with action_mapping 'clip' or 'squash') can have noise added"),
+        ("sample_actions", sample_actions, "only choices and switches (Discrete, MultiDiscrete, MultiBinary) can be drawn"),
     ):
         if value and head is None:
             raise ValueError(
@@ -114,6 +114,6 @@ def check_noise(spec: AnySpec, action_noise: float, sample_actions: bool) -> Non
             )
         if value and head is not None and head.noise != name:
             raise ValueError(
-                f"{name} = {value!r} changes nothing here: it is for actions that are {what}, and these are {head.kind!r}. "
+                f"{name} = {value!r} changes nothing here: {what}, and the actions of this environment are {head.actions}. "
                 f"Leave it out{USE_NOISE[head.noise]}"
             )
