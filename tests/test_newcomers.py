@@ -272,6 +272,25 @@ def test_a_callback_of_the_wrong_kind_says_what_to_pass() -> None:
         train_seeds("CartPole-v1", 2, callback=Callback(), n_workers=0)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("policy", "meant"), [("MLP", "MlpPolicy"), ("lstm", "MlpLstmPolicy"), ("linear", "LinearPolicy")])
+def test_a_policy_that_is_shortened_is_recognised(policy: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"unknown policy '{policy}'.*; did you mean '{meant}'"):
+        FastES(lambda: Toy(), policy, n_workers=0)
+
+
+@pytest.mark.parametrize(
+    ("preset", "said"),
+    [
+        ("papr", r"^unknown preset 'papr'; did you mean 'paper'\?$"),
+        ("CartPole-v11", r"^unknown preset 'CartPole-v11'; did you mean 'CartPole-v1'"),
+        ("zzzz", r"^unknown preset 'zzzz': expected a \.toml file, or one of .*CartPole-v1, .*, paper, "),
+    ],
+)
+def test_presets_are_listed_only_if_none_has_such_a_name(preset: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        FastES("MlpPolicy", lambda: Toy(), n_workers=0, preset=preset)
+
+
 @pytest.mark.parametrize(
     ("policy", "kwargs", "said"),
     [

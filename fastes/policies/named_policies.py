@@ -42,6 +42,11 @@ CUSTOM_POLICIES = ("TorchPolicy", "CallablePolicy")  # classes, in other files: 
 BYTES = 255  # divisor of the values of an image of bytes
 
 
+def _shortened(policy: str) -> str:
+    """Return a policy's name as users shorten it: mlp for MlpPolicy."""
+    return policy.lower().removesuffix("policy")
+
+
 def make_policy_spec(
     policy: str,
     observation_space: Space,
@@ -68,7 +73,7 @@ def make_policy_spec(
     if policy not in POLICIES:
         raise ValueError(
             f"unknown policy {policy!r}: expected one of {POLICIES}, or fastes.TorchPolicy(module) for any other "
-            f"network{suggest(policy, POLICIES)}"
+            f"network{suggest(policy, POLICIES) or suggest(policy, POLICIES, _shortened)}"
         )
     keywords = keywords_for(policy, policy_kwargs)
     head = make_action_head(action_space, keywords.action_mapping, keywords.num_bins)

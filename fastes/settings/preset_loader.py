@@ -62,7 +62,9 @@ def load_preset(name: str) -> dict[str, Any]:
     else:
         presets = all_presets()
         if name not in presets:
-            raise ValueError(f"unknown preset {name!r}: expected one of {sorted(presets)}{suggest(name, presets)}")
+            closest = suggest(name, presets)  # all of them, which are many, if none is close
+            expected = f": expected a {FILE} file, or one of {', '.join(sorted(presets))}"
+            raise ValueError(f"unknown preset {name!r}{closest or expected}")
         table = presets[name]
     return {key: value for key, value in table.items() if key not in NO_SETTINGS}
 
