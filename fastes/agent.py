@@ -460,12 +460,12 @@ class Agent:
             The action, an array of shape () for Discrete, or the actions (n, ...), and the next state.
         """
         trial = self.selection.present  # read once: a thread that trains may replace it
-        training, vector_env = trial.training, self.source.vector_env
+        training = trial.training
         space = self.observation_space if training.spec.flattened else None
         predictor, settings = self._predictor_of(trial), training.settings
         noise = (0.0, False) if deterministic else (settings.action_noise, settings.sample_actions)
         with predictor.lock:
-            predictor.bounded = vector_env is None or not vector_env.normalizes
+            predictor.bounded = not self.source.normalizes_obs
             return predictor.act(training.strategy.theta, training.normalizer, observation, noise, space, state, episode_start)
 
     def _predictor_of(self, trial: Trial) -> Predictor:

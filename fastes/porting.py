@@ -95,8 +95,7 @@ def _take(model: FastES, network: Network) -> None:
 
 def _normalizes(env: EnvArgument) -> bool:
     """Whether env is a vector environment whose wrappers normalise observations."""
-    vector_env = make_env_source(env).vector_env if hasattr(env, "num_envs") else None
-    return vector_env is not None and bool(vector_env.normalizes)
+    return hasattr(env, "num_envs") and make_env_source(env).normalizes_obs
 
 
 def _statistics(mean: Any, std: Any, clip: float | None, vec_normalize: Any) -> Statistics | None:

@@ -212,6 +212,11 @@ class EnvSource:
             return self.vector_env.episode_limit
         return self.spec.max_episode_steps if self.spec is not None else None
 
+    @property
+    def normalizes_obs(self) -> bool:
+        """Whether a wrapper around vector environments normalises observations by running statistics."""
+        return self.vector_env is not None and self.vector_env.normalizes
+
     def preset_name(self, space: gymnasium.Space[Any]) -> str:
         """Return the id by which presets know the environment. space: of its observations."""
         return preset_id(self.name, self.spec, space)

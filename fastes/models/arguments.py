@@ -21,15 +21,10 @@ _OF_CONSTRUCTOR = (
 )  # fmt: skip
 
 
-def is_normalized(source: EnvSource) -> bool:
-    """Whether a wrapper around vector environments normalises observations."""
-    return source.vector_env is not None and source.vector_env.normalizes
-
-
 def changed_settings(settings: Mapping[str, Any], source: EnvSource, policy: str | CustomPolicy | None) -> dict[str, Any]:
     """Return the settings that were given, and those that follow from env and policy."""
     changed = dict(settings)
-    if is_normalized(source):
+    if source.normalizes_obs:
         changed.setdefault("normalize_obs", False)
     if policy is not None:
         changed["policy"] = policy.kind if isinstance(policy, CustomPolicy) else policy

@@ -24,7 +24,6 @@ from fastes.envs.closing import close_env
 from fastes.envs.given.rebuild import check_for_workers
 from fastes.envs.source import EnvArgument, EnvSource, MissingEnv, make_env_source
 from fastes.errors import CheckpointError, CheckpointMismatch, check_seed, shorten, shown, warn_user
-from fastes.models.arguments import is_normalized
 from fastes.policies.action_head import actions_in_words
 from fastes.policies.choose_policy import check_model_memory, check_noise
 from fastes.policies.custom_policy import AnySpec, CustomPolicy, CustomSpec
@@ -99,7 +98,7 @@ def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:
         "env_name": source.name,
         "env": to_json(source),
         **({_NO_ENV: reason} if (reason := reason_for_none(source)) else {}),
-        **({_NORMALIZED: True} if is_normalized(source) else {}),
+        **({_NORMALIZED: True} if source.normalizes_obs else {}),
         "settings": settings,
         "policy": describe_policy(training.spec),
         "selection": selection.to_fields(),

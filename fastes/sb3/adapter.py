@@ -22,7 +22,6 @@ from fastes.envs.closing import close_env
 from fastes.envs.source import EnvArgument, EnvSource
 from fastes.errors import check_int, check_name, shown, suggest, warn_user
 from fastes.es.schedules import make_schedule
-from fastes.models.arguments import is_normalized
 from fastes.models.checkpointing import print_versions, read_parts, versions, was_normalized
 from fastes.models.model_copy import Copied
 from fastes.models.parameters import named_parameters, theta_with
@@ -397,7 +396,7 @@ class FastES(Agent):
         is_own = env is not None and (
             env is self._vec_env or (env is self._shown_env[1] and self._shown_env[0] is self._vec_env)
         )
-        was_normalized = is_normalized(self.source)
+        was_normalized = self.source.normalizes_obs
         with self.alone("set_env()"):
             self.use_env(self.source if is_own else env)
             self._vec_env = None
