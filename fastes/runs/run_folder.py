@@ -181,8 +181,7 @@ class RunFolder(Callback):
         if self._config and not self._config["run"]["finished"]:
             self._config["run"]["ended"] = without_surrogates(how)
             with contextlib.suppress(OSError):
-                self._lock.check()
-                write_text(self.path / CONFIG, tomli_w.dumps(self._config))
+                self._write_config()
 
     def note_result(self, evaluation: Evaluation) -> None:
         """Write to config.toml the evaluation of the parameters in best.zip."""
@@ -194,8 +193,11 @@ class RunFolder(Callback):
         """Add entries to the table [run] of config.toml."""
         self._config["run"].update(values)
         with self._surviving(CONFIG):
-            self._lock.check()
-            write_text(self.path / CONFIG, tomli_w.dumps(self._config))
+            self._write_config()
+
+    def _write_config(self) -> None:
+        self._lock.check()
+        write_text(self.path / CONFIG, tomli_w.dumps(self._config))
 
     def on_start(self, model: Model, total_timesteps: int) -> None:
         self._locked_by_training = not self._lock.held
