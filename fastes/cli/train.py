@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import math
 import shlex
-import signal
 import sys
 import textwrap
 import time
@@ -57,7 +56,7 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.monitor_files import EVALUATIONS, MONITOR
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
-from fastes.runs.run_config import failed_with
+from fastes.runs.run_config import BY_CTRL_C, failed_with
 from fastes.runs.run_folder import RunFolder, new_run_folder
 from fastes.seeds import MOST_SEEDS, make_models
 from fastes.settings.config_file import env_kwargs_of, read_settings
@@ -411,8 +410,7 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
     except Terminated as ended:
         _note_stop([folder], ended)
         saved = folder.save_somewhere(model)
-        name = signal.Signals(ended.number).name
-        say(f"\n{name}: {saved} is written; to continue: {resume_command(model, folder.shown)}", file=sys.stderr)
+        say(f"\n{ended.signal_name}: {saved} is written; to continue: {resume_command(model, folder.shown)}", file=sys.stderr)
         with contextlib.suppress(OSError, FastESError):
             folder.draw(model)
         return ended.exit_status
@@ -428,7 +426,7 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
 
 def _note_stop(folders: Iterable[RunFolder], stopped: KeyboardInterrupt | Terminated) -> None:
     """Note in each run folder which signal ended its training."""
-    how = f"stopped by {signal.Signals(stopped.number).name if isinstance(stopped, Terminated) else 'Ctrl-C'}"
+    how = f"stopped by {stopped.signal_name}" if isinstance(stopped, Terminated) else BY_CTRL_C
     with interrupts_wait():
         for folder in folders:
             folder.note_end(how)
@@ -513,8 +511,7 @@ def _learn_all(
     except Terminated as ended:
         _note_stop([run.folder for run in runs], ended)
         _save_all(runs)
-        name = signal.Signals(ended.number).name
-        say(f"\n{name}: all runs are saved{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
+        say(f"\n{ended.signal_name}: all runs are saved{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
         with contextlib.suppress(OSError, FastESError):
             draw_all(runs)
         return ended.exit_status

@@ -18,7 +18,7 @@ from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
 from fastes.reports.task_in_words import counted
 from fastes.runs.curves import plot_curves, read_curve
-from fastes.runs.run_config import OUT_OF_TIME
+from fastes.runs.run_config import BY_CTRL_C, OUT_OF_TIME
 from fastes.runs.run_folder import RunFolder
 from fastes.runs.video import can_draw
 from fastes.system.console import say
@@ -75,7 +75,7 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
 def _note_end(model: FastES, folder: RunFolder, interrupted: bool) -> None:
     """Note how a run ended before its budget, if that is known."""
     if interrupted:
-        folder.note_end("stopped by Ctrl-C")
+        folder.note_end(BY_CTRL_C)
     elif model.out_of_time:
         folder.note_end(f"{OUT_OF_TIME}: --max-minutes ended it before its budget")
 

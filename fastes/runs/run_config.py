@@ -46,7 +46,7 @@ class Result(NamedTuple):
     episodes: int
 
 
-OUT_OF_TIME = "out of time"
+OUT_OF_TIME, BY_CTRL_C = "out of time", "stopped by Ctrl-C"
 _FAILED, _LONGEST = "failed", 300  # characters of an error
 
 

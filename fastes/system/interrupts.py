@@ -24,6 +24,11 @@ class Terminated(BaseException):
         self.number = number
 
     @property
+    def signal_name(self) -> str:
+        """The signal's name, such as 'SIGTERM'."""
+        return signal.Signals(self.number).name
+
+    @property
     def exit_status(self) -> int:
         """The status that shells report for a process that this signal has ended: 143 for SIGTERM."""
         return 128 + self.number
