@@ -535,8 +535,7 @@ def _write(
     source = f"fastes tune, trial {trial.number} of {len(study.finished)}; chosen on {_seeds_in_words(seeds)}, "
     source += f"{search.timesteps} steps each"
     for each in scored:
-        on = f"on seeds {each.seeds[0]} to {each.seeds[-1]}"
-        source += f"; {each.name}: median {each.median:.1f}, worst {each.worst:.1f} {on}"
+        source += f"; {each.name}: median {each.median:.1f}, worst {each.worst:.1f} on {_seeds_in_words(each.seeds)}"
     if functions := [name for name, value in search.space.fixed.items() if name not in values and callable(value)]:
         source += f"; found with {', '.join(functions)} as a function, which no file holds: pass it again"
     write_preset(preset, search.env, source, values)
