@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import re
 import sys
 from collections import Counter
@@ -160,6 +161,12 @@ def findings_of_page(path: Path) -> list[Finding]:
     return sorted(found, key=lambda each: each.line)
 
 
+@functools.lru_cache(maxsize=1)
+def _parsed(path: Path) -> ast.Module:
+    """Return a module's syntax tree, which is read for docstrings and for messages, one after the other."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def messages_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield (line, text) for each text with a space that is not a docstring. A number stands for a value in an f-string."""
     parts = set()
@@ -178,10 +185,9 @@ def messages_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def findings_of_messages(path: Path) -> list[Finding]:
     """Check the messages of a module; each finding has the line in which its message begins."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     return [
         Finding(path, line, rule.name, words, rule.instead)
-        for line, text in messages_of(tree)
+        for line, text in messages_of(_parsed(path))
         for _, rule, words in findings_in(text, MESSAGES)
     ]
 
@@ -189,7 +195,7 @@ def findings_of_messages(path: Path) -> list[Finding]:
 def findings_of_module(path: Path) -> list[Finding]:
     """Check the docstrings of a module; lines count from 1."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(_parsed(path)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             text = ast.get_docstring(node)
             if text is not None:
@@ -208,8 +214,8 @@ def all_findings() -> list[Finding]:
     for folder in PYTHON_FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             found += findings_of_module(path)
-    for path in sorted((ROOT / "fastes").rglob("*.py")):
-        found += findings_of_messages(path)
+            if folder == "fastes":
+                found += findings_of_messages(path)
     return found
 
 
