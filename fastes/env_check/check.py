@@ -33,7 +33,7 @@ from fastes.reports.task_in_words import (
     space_in_words,
 )
 from fastes.rollout.episode import EpisodeSettings
-from fastes.rollout.native_episodes import NOT_COMPARED, Compared, difference_in_loop, difference_in_words
+from fastes.rollout.native_episodes import Compared, difference_in_loop, difference_in_words
 from fastes.setting_fields import checked_number
 from fastes.system.limits import available_cpus
 from fastes.system.random_state import global_random_kept
@@ -360,7 +360,8 @@ def _played(
             steps = int(played.lengths.sum())
             if played.is_late and played.cut and steps:  # endless episodes: what can be played in the time
                 limit = min(limit, max(1, int(seconds / 4 * steps / played.seconds)))
-            return check._replace(policies=_play_policies(model, played, limit, seconds)), faults
+            policies = _play_policies(model, played, limit, seconds)
+            return check._replace(policies=policies, steps=steps_in_words(model)), faults
     except Exception as error:
         return check, [Finding(ERROR, f"an episode of a random policy raised {_said(error)}"), *faults]
 
@@ -428,23 +429,25 @@ def _play_policies(model: FastES, played: RandomEpisodes, limit: int, seconds: f
         steps += result.timesteps
     spent, length = time.perf_counter() - began, steps / (len(returns) * episodes)
     if not model.evaluator.python_because:  # some have played in Python, too, which most of that time was for
+        if model.evaluator.has_differed:  # then a training goes on without C
+            model.evaluator.env_calls.leave_c()
         steps, began = 0, time.perf_counter()
         for theta in thetas:
-            steps += _played_by(model, theta, episodes, limit, NOT_COMPARED).timesteps
+            steps += _played_by(model, theta, episodes, limit, compared=False).timesteps
             if (spent := time.perf_counter() - began) >= min(_TIMED, seconds):
                 break
     while spent < min(_TIMED, seconds):
         episodes, steps, began = 16 * episodes, 0, time.perf_counter()
         for theta in thetas:
-            steps += _played_by(model, theta, episodes, limit, NOT_COMPARED).timesteps
+            steps += _played_by(model, theta, episodes, limit, compared=False).timesteps
         spent = time.perf_counter() - began
     return PolicyEpisodes(np.array(returns), length, steps, spent)
 
 
-def _played_by(model: FastES, theta: npt.NDArray[np.float32], episodes: int, limit: int, generation: int = -1) -> Evaluation:
-    """Play episodes of a policy. generation: -1, for which C is compared with Python, or NOT_COMPARED."""
+def _played_by(model: FastES, theta: npt.NDArray[np.float32], episodes: int, limit: int, compared: bool = True) -> Evaluation:
+    """Play episodes of a policy. compared: whether the first one is also played in Python if it is in C."""
     seeds = np.arange(_FIRST_SEED, _FIRST_SEED + episodes, dtype=np.int64)
-    playing = model.evaluator.evaluate(theta, model.normalizer, seeds, EpisodeSettings(limit), generation=generation)
+    playing = model.evaluator.evaluate(theta, model.normalizer, seeds, EpisodeSettings(limit), compared=compared)
     return model.evaluator.run(playing)
 
 

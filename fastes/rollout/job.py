@@ -25,6 +25,7 @@ from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.shared_block import (
     ACTION_NOISE,
     CALLS,
+    COMPARED,
     GENERATION,
     MAX_STEPS,
     OBS_CLIP,
@@ -223,6 +224,7 @@ class Request(NamedTuple):
         training: The request's training, a position in `PoolSpec.trainings`.
         strategy: The EvolutionStrategy in the state that drew the candidates, for pools whose nodes repeat its steps.
         calls: The calls that are made on environments before they play the request, in order.
+        compared: Whether an episode in C is compared with the same one in Python, if it is its turn; see `is_compared`.
     """
 
     theta: npt.NDArray[np.float32]
@@ -236,6 +238,7 @@ class Request(NamedTuple):
     training: int = 0
     strategy: Any = None
     calls: tuple[EnvCall, ...] = ()
+    compared: bool = True
 
     def job_numbers(self) -> npt.NDArray[np.int64]:
         """Return the numbers of the jobs to run, in the order of claiming."""
@@ -341,7 +344,7 @@ def publish(slot: RequestSlot, request: Request) -> npt.NDArray[np.int64]:
     perturbations, normalizer, settings = request.perturbations, request.normalizer, request.episodes
     generation = request.generation if perturbations is None else perturbations.generation
     words, numbers = slot.words, slot.numbers
-    words[GENERATION], words[CALLS] = generation, slot.calls.number(request.calls)
+    words[GENERATION], words[CALLS], words[COMPARED] = generation, slot.calls.number(request.calls), request.compared
     words[MAX_STEPS], words[SAMPLE], words[PER_CANDIDATE] = settings.max_steps, settings.sample, settings.per_candidate
     numbers[SIGMA] = 0.0 if perturbations is None else perturbations.sigma
     numbers[OBS_CLIP], numbers[ACTION_NOISE] = normalizer.clip, settings.action_noise

@@ -26,6 +26,7 @@ from fastes.rollout.native_episodes import Compared, difference_in_words, is_com
 from fastes.rollout.observations import Notify, ObservationReader, warn
 from fastes.rollout.shared_block import (
     CALLS,
+    COMPARED,
     EPISODE,
     EVALUATION_STEPS,
     GENERATION,
@@ -347,7 +348,9 @@ class JobRunner:
 
 def _plays_in_c(twin: Twin | None, slot: RequestSlot, job: int) -> bool:
     """Whether a job plays in C alone. twin: the environment's, None for none."""
-    return twin is not None and (twin.is_same or not is_compared(int(slot.words[GENERATION]), job))
+    if twin is None or twin.is_same:
+        return twin is not None
+    return not (slot.words[COMPARED] and is_compared(int(slot.words[GENERATION]), job))
 
 
 Load = Callable[[_core.Actor, RequestSlot, int, float], None]

@@ -16,7 +16,6 @@ from fastes.envs.returned import success_of
 from fastes.rollout.episode import Episode, EpisodeSettings
 
 _EARLY, _EVERY = (0, 1, 4, 16, 64), 1024  # generations: an episode in Python takes as long as some hundred in C
-NOT_COMPARED = 2  # a generation whose episodes in C are not compared
 
 
 def is_compared(generation: int, job: int) -> bool:

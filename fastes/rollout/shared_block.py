@@ -45,6 +45,7 @@ MAX_STEPS = 1  # of the request's episodes
 SAMPLE = 2  # whether actions are sampled
 PER_CANDIDATE = 3  # episodes, at most as many as there is room for
 CALLS = 4  # number of the last call that is made on its environments
+COMPARED = 5  # whether episodes in C are compared with Python now and then
 # and of its numbers
 SIGMA = 0  # of the candidates' noise
 OBS_CLIP = 1  # where normalised observations are clipped
@@ -84,7 +85,7 @@ class SlotLayout:
         jobs = self.num_jobs
         return {
             # written by the parent before it opens the request
-            "words": ((5,), "i8"),  # columns: see above
+            "words": ((6,), "i8"),  # columns: see above
             "numbers": ((3,), "f8"),
             "theta": ((self.num_params,), "f4"),
             "sigma_each": ((self.num_sigmas,), "f4"),

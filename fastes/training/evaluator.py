@@ -95,6 +95,7 @@ class Evaluator:
         self.running: list[Running] = []
         self.openings = 0  # of the pool: requests from before the last one are gone
         self._worker_cpu_seconds = 0.0  # of the requests that were collected
+        self.has_differed = False  # whether noise-free episodes had other numbers in C than in Python
         self._places: dict[int, int] = {}  # of trainings in the pool that is open, by number
         tell_of_forks(self)
 
@@ -218,6 +219,7 @@ class Evaluator:
         batch = await self.result(ticket)
         if not batch.differs:
             return batch
+        self.has_differed = True
         again = await self.result(self.opened().submit(request._replace(calls=(*request.calls, LEAVE_C))))
         return replace(again, differs=True)
 
@@ -275,7 +277,7 @@ class Evaluator:
         seeds: Int64,
         episodes: EpisodeSettings,
         number: int = 0,
-        generation: int = -1,
+        compared: bool = True,
     ) -> Evaluation:
         """Play noise-free episodes of a training's parameters, one for each environment seed.
 
@@ -285,14 +287,13 @@ class Evaluator:
             seeds: Environment seeds, int64 (n,).
             episodes: Settings of the episodes.
             number: The training's.
-            generation: The one that they are played for, from 0; -1 for none. See native_episodes.is_compared.
+            compared: See `Request`.
         """
         pool, returns, lengths, place = self.start(training=False), list[Any](), list[Any](), self.place(number)
         room, calls = pool.spec.trainings[place].num_evals, self.env_calls.sent()
         for at in range(0, len(seeds), room):
             part = seeds[at : at + room]
-            whose: dict[str, Any] = {"training": place, "generation": generation, "calls": calls}
-            request = Request(theta, normalizer, episodes, eval_seeds=part, **whose)
+            request = Request(theta, normalizer, episodes, eval_seeds=part, training=place, calls=calls, compared=compared)
             batch = await self.noise_free(pool.submit(request), request)
             returns.append(batch.returns)
             lengths.append(batch.lengths)

@@ -16,6 +16,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from fastes import EnvCheck, FastES, check_env
 from fastes.env_check.check import PolicyEpisodes
@@ -126,6 +127,22 @@ def test_a_speed_in_c_has_no_share_of_the_episodes_in_python_that_it_is_compared
     assert check.policies.returns.shape[0] > 1
     assert len(slow) > 200, "C was compared with Python"
     assert check.steps_per_second > 50_000
+
+
+def test_an_environment_whose_c_differs_is_timed_in_python_as_a_training_plays_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = CartPoleEnv.step
+
+    def doubled(self: Any, action: Any) -> Any:
+        time.sleep(0.0005)
+        observation, reward, *rest = step(self, action)
+        return (observation, 2.0 * reward, *rest)
+
+    doubled.__code__ = doubled.__code__.replace(co_filename=step.__code__.co_filename)
+    monkeypatch.setattr(CartPoleEnv, "step", doubled)
+    with pytest.warns(RuntimeWarning, match="its version in C differs"):
+        check = checked("CartPole-v1")
+    assert check.steps == "in Python: its version in C differed"
+    assert check.steps_per_second < 2000
 
 
 def test_a_speed_of_a_slow_environment_needs_no_more_episodes() -> None:
