@@ -214,7 +214,9 @@ class EnvSource:
 
     @property
     def normalizes_obs(self) -> bool:
-        """Whether a wrapper around vector environments normalises observations by running statistics."""
+        """Whether a wrapper around vector environments, even missing ones, normalises observations by running statistics."""
+        if isinstance(self.factory, MissingEnv):
+            return self.factory.normalized
         return self.vector_env is not None and self.vector_env.normalizes
 
     def preset_name(self, space: gymnasium.Space[Any]) -> str:
@@ -287,10 +289,16 @@ class _SourcesForEnvs(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class MissingEnv:
-    """A factory that raises ValueError with a reason. bare: the reason without the advice for Python."""
+    """A factory that raises ValueError with a reason.
 
-    def __init__(self, reason: str, bare: str = "") -> None:
-        self.reason, self.bare = reason, bare or reason
+    Args:
+        reason: The reason.
+        bare: The reason without the advice for Python.
+        normalized: Whether a wrapper around the vector environments that are missing normalised observations.
+    """
+
+    def __init__(self, reason: str, bare: str = "", normalized: bool = False) -> None:
+        self.reason, self.bare, self.normalized = reason, bare or reason, normalized
 
     def __call__(self) -> Any:
         raise ValueError(self.reason)

@@ -260,7 +260,7 @@ def source_from(
         return from_json(data, reason)
     except ValueError as error:
         bare = error.reason if isinstance(error, CannotRebuild) else ""
-        return EnvSource(name, None, MissingEnv(str(error), bare), {})
+        return EnvSource(name, None, MissingEnv(str(error), bare, was_normalized(checkpoint)), {})
 
 
 def was_normalized(checkpoint: Checkpoint) -> bool:

@@ -56,7 +56,7 @@ def pack(copied: Copied) -> bytes:
         left = f"{source.vector_env} was left behind when the model was copied: give the copy an env with set_env()"
         source = source_from(copied.checkpoint)
         if isinstance(source.factory, MissingEnv):
-            source = replace(source, factory=MissingEnv(left))
+            source = replace(source, factory=MissingEnv(left, normalized=source.normalizes_obs))
         copied = copied._replace(pool_choice=copied.pool_choice._replace(n_workers=None))
     return cloudpickle.dumps(copied._replace(source=source))  # type: ignore[no-any-return]
 

@@ -410,7 +410,7 @@ class FastES(Agent):
         """
         vector_env = self.source.vector_env
         if vector_env is None or not vector_env.normalizes:
-            if was_normalized and self.strategy.generation:
+            if was_normalized and self.strategy.generation and not self._env_normalizes_itself():
                 self._warn(
                     "the policy was trained on observations that a wrapper around its environments had normalised, and "
                     f"{self.source.name} has them as they are: pass a vector environment with the wrapper and its statistics, "
@@ -424,6 +424,12 @@ class FastES(Agent):
                 f"{vector_env} normalises observations by statistics that are new, and a checkpoint does not hold those of "
                 "the training: load them as well, as with VecNormalize.load(path, venv)"
             )
+
+    def _env_normalizes_itself(self) -> bool:
+        """Whether a wrapper around each environment, and not around all, normalises observations."""
+        vector_env = self.source.vector_env
+        kinds = self.evaluator.look().kinds if vector_env is None else vector_env.wrapped_in
+        return "NormalizeObservation" in {kind if isinstance(kind, str) else kind.__name__ for kind in kinds}
 
     def _warn(self, message: str) -> None:
         warn_user(message, UserWarning)

@@ -444,8 +444,30 @@ def test_an_environment_without_the_normalisation_of_the_training_is_warned_of(t
         with caught_warnings() as messages:
             model.set_env(SyncVectorEnv([Uneven] * 2))
         assert messages == [], "it was said"
-    with caught_warnings() as messages, FastES.load(tmp_path / "model"):
-        assert messages == [], "an environment to act in may be normalised elsewhere"
+    with caught_warnings() as messages:
+        model = FastES.load(tmp_path / "model")
+        model.save(tmp_path / "again")
+    assert messages == [], "an environment to act in may be normalised elsewhere"
+    with model, caught_warnings() as messages:
+        model.set_env(Uneven)
+    assert ["has them as they are" in message for message in messages] == [True]
+    with caught_warnings() as messages:
+        FastES.load(tmp_path / "again", env=Uneven, n_workers=0).close()
+    assert ["has them as they are" in message for message in messages] == [True]
+
+
+def test_an_environment_that_normalises_by_itself_is_not_warned_of(tmp_path: Path) -> None:
+    def normalised() -> Any:
+        return gymnasium.wrappers.NormalizeObservation(Uneven())
+
+    env = gymnasium.wrappers.vector.NormalizeObservation(SyncVectorEnv([Uneven] * 2))
+    with FastES(env, preset="default", **settings()) as model:
+        learn(model, 1)
+        model.save(tmp_path / "model")
+    with caught_warnings() as messages:
+        for env in (normalised, SyncVectorEnv([normalised] * 2)):
+            FastES.load(tmp_path / "model", env=env, n_workers=None if env is not normalised else 0).close()
+    assert not [message for message in messages if "has them as they are" in message]
 
 
 def test_a_single_environment_that_cannot_be_built_is_asked_for(tmp_path: Path) -> None:
