@@ -241,8 +241,8 @@ class Agent:
         refuse_arguments(removed)
         if self._is_learning(sys._getframe().f_back):
             raise FastESError(
-                "learn() was called by a callback of learn(), for the same model: return False from the callback to end that "
-                "training first, or train a copy, copy.deepcopy(model)"
+                "learn() was called by a callback of learn(), for the same model or one that trains with it: return False from "
+                "the callback to end that training first, or train a copy, copy.deepcopy(model)"
             )
         check_flag("reset_num_timesteps", reset_num_timesteps)
         check_flag("progress_bar", progress_bar)
@@ -276,9 +276,9 @@ class Agent:
         return not self.solved or of is None or of.generation > begun_at.get(self.selection.present.number, 0)
 
     def _is_learning(self, frame: FrameType | None) -> bool:
-        """Whether a frame's callers include `learn_async` of this model; a flag could outlive an interrupt."""
+        """Whether a frame's callers include `learn_async` of a model on the same pool; a flag could outlive an interrupt."""
         while frame is not None:
-            if frame.f_code is Agent.learn_async.__code__ and frame.f_locals["self"] is self:
+            if frame.f_code is Agent.learn_async.__code__ and frame.f_locals["self"].evaluator.pool is self.evaluator.pool:
                 return True
             frame = frame.f_back
         return False

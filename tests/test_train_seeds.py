@@ -23,6 +23,7 @@ from training import MANY, TIMES, Result, assert_same, assert_same_state
 from fastes import CallablePolicy, FastES, WorkerError, train_seeds
 from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
+from fastes.errors import FastESError
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_bar import SeedsBar, short
 from fastes.runs.run_folder import RunFolder
@@ -247,6 +248,18 @@ def test_the_models_of_trainings_that_an_error_ended_come_with_it(kind: type[Bas
     second.save(tmp_path / "m")
     with FastES.load(tmp_path / "m", toy(), n_workers=0) as model:
         assert model.generation == 3
+
+
+def test_a_callback_cannot_train_the_model_of_another_seed() -> None:
+    seen: dict[int, FastES] = {}
+
+    def train_the_other(model: FastES, record: Record) -> None:
+        seen[model.seed] = model
+        if record.generation == 2 and len(seen) == 2:
+            seen[1 - model.seed].learn(100)
+
+    with pytest.raises(FastESError, match="for the same model or one that trains with it"):
+        train_seeds(toy(), 2, n_workers=0, callback=lambda _: train_the_other, **COMMON)
 
 
 @pytest.mark.parametrize("n_workers", [0, 1])
@@ -554,6 +567,34 @@ def test_seeds_that_are_solved_are_not_to_go_on(
     named = ", ".join(f"seed {seed}" for seed in sorted(solved))
     assert f"stopped by Ctrl-C; solved: {named}; to continue:\n{''.join(left)}" in said
     assert said.count("--resume") == len(left)
+    noted = [tomllib.loads((place / str(seed + 1) / "config.toml").read_text())["run"].get("ended") for seed in range(3)]
+    assert noted == [None if seed in solved else "stopped by Ctrl-C" for seed in range(3)]
+
+
+def test_a_solved_seed_has_no_share_in_the_failure_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    solved, failed = list[int](), list[int]()
+    on_end, on_generation = RunFolder.on_end, RunFolder.on_generation
+
+    def note(self: RunFolder, model: Any) -> None:
+        on_end(self, model)
+        solved.extend([model.seed] if model.solved else [])
+
+    def fail(self: RunFolder, model: Any, record: Record) -> None:
+        on_generation(self, model, record)
+        if solved and model.seed not in solved:
+            failed.append(model.seed)
+            raise RuntimeError("of the user")
+
+    monkeypatch.setattr(RunFolder, "on_end", note)
+    monkeypatch.setattr(RunFolder, "on_generation", fail)
+    target = ["--target-return", "7", "--target-episodes", "3"]
+    with pytest.raises(RuntimeError, match="of the user"):
+        main([*_command(tmp_path, "--seeds", "3", "--total-timesteps", "20000"), *target])
+    noted = [tomllib.loads((tmp_path / "Toy-v0" / name / "config.toml").read_text())["run"].get("ended") for name in "123"]
+    expected = dict.fromkeys(range(3), "stopped when another seed failed")
+    expected |= dict.fromkeys(failed, "failed: RuntimeError: of the user")
+    assert noted == [None if seed in solved else expected[seed] for seed in range(3)]
+    assert len(solved) == 1
 
 
 def test_two_interrupts_stop_at_once(tmp_path: Path) -> None:

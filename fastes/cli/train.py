@@ -41,6 +41,7 @@ from fastes.cli.train_report import (
     resume_command,
     solved_among,
     to_go_on,
+    unended_among,
 )
 from fastes.cli.train_reporters import add_report, check_installed, reporters_of
 from fastes.envs.named_wrappers import make_wrapped_source
@@ -504,12 +505,12 @@ def _learn_all(
         each = zip(runs, reporters, strict=True)
         run_to_end(side_by_side(*[_learn_one(run, [*its, *callbacks], minutes, failed, whole) for run, its in each]))
     except KeyboardInterrupt as stopped:
-        _note_stop([run.folder for run in runs], stopped)
+        _note_stop([run.folder for run in unended_among(runs)], stopped)
         left = to_go_on(runs, solved_among(whole), _with_timesteps)
         say(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)
         return INTERRUPTED
     except Terminated as ended:
-        _note_stop([run.folder for run in runs], ended)
+        _note_stop([run.folder for run in unended_among(runs)], ended)
         _save_all(runs)
         say(f"\n{ended.signal_name}: all runs are saved{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
         with contextlib.suppress(OSError, FastESError):
@@ -517,8 +518,10 @@ def _learn_all(
         return ended.exit_status
     except Exception as error:
         with interrupts_wait():
-            for run in runs:
-                run.folder.note_end(failed_with(error) if run in failed else "stopped when another seed failed")
+            for run in unended_among(runs):
+                run.folder.note_end("stopped when another seed failed")
+            for run in failed:
+                run.folder.note_end(failed_with(error))
             _save_all(runs)
         _tell_of_failure(runs, failed, error)
         raise
