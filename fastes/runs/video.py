@@ -79,8 +79,8 @@ def play(
             environment's arguments name one.
         render: Open a window instead.
         max_frames, max_seconds: The longest video; episodes are always played to their end.
-        caption: Whether each frame of the video tells the return so far and the step. An episode's last picture is then shown
-            once more, with the return of the whole episode.
+        caption: Whether each frame of the video tells the return so far and the step. The last picture of an episode in it is
+            then shown once more, with the return of the whole episode.
 
     Returns:
         (env_seed, episode_return, length, frames) of each.
@@ -360,7 +360,7 @@ def _play_episode(
             writer.write(captioned(frame, moment.episode_return, moment.step) if caption else frame)
         elif window:
             draw(model, env)
-    if writer is not None and caption and frame is not None and writer.wants(0):  # the last reward came after that picture
+    if writer is not None and caption and frame is not None and writer.frames < writer.most:  # rewards came after that picture
         writer.write(captioned(frame, moment.episode_return, moment.step))
     return Played(seed, moment.episode_return, moment.step, (writer.frames - before) if writer else 0)
 

@@ -264,6 +264,17 @@ def test_the_last_frame_of_an_episode_tells_its_whole_return(tmp_path: Path) -> 
     assert bare.frames == bare.length
 
 
+def test_a_video_with_room_for_all_steps_is_not_said_to_be_cut(cartpole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FastES.load(cartpole, n_workers=0) as model:
+        length = int(model.evaluate(1, first_seed=0).lengths[0])
+    for frames, said in ((length, "frames, "), (length - 1, "(cut; ")):
+        video = cartpole.with_name("v.mp4")
+        assert main(["play", str(cartpole), "--video", str(video), "--max-frames", str(frames)]) == 0
+        printed = capsys.readouterr().out
+        assert said in printed
+        assert ("cut" in printed) == (frames < length)
+
+
 @pytest.mark.parametrize("caption", [True, False])
 def test_a_small_picture_is_enlarged(caption: bool, tmp_path: Path) -> None:
     with FastES(SmallPicture, n_workers=0, **TINY) as model:
