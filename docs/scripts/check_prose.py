@@ -74,7 +74,7 @@ RULES = (
     Rule("Where for if", r"(?<=[.:]\s)Where (?![^.?]*\?)", "If, When"),
     Rule("What as a subject", r"(?<=[.:]\s)What (?![^.?]*\?)", "name the noun"),
     Rule("pronoun chain", r"\b(?:that|those) of (?:that|those|these|it|them)\b|\bof (?:theirs|ours|hers)\b", "repeat the noun"),
-    Rule("is no", r"\b(?!(?:there|There|it|It)\b)\w+ (?:is|are|was|were) no (?!longer|more|less|better|worse)\w+", "is not a"),
+    Rule("is no", r"\b(?!(?:there|There)\b)\w+ (?:is|are|was|were) no (?!longer|more|less|better|worse)\w+", "is not a"),
     Rule("archaic", r"\b(?:thereof|therein|wherein|whereof|hereby|thereby|thereupon|wherefore)\b", "a plain clause"),
     Rule("that is there", r"\b(?:that|which|who) (?:is|are|was|were) there\b", "that exists, available, present"),
     Rule("in the mean", r"\bin the mean\b", "on average"),

@@ -39,8 +39,8 @@ def find_checkpoint(path: str | os.PathLike[str], which: str = "best") -> Path:
         there = _in_place_of(Path(path), which)
     except (OSError, ValueError) as error:  # a name that no file can have, or a folder that cannot be read
         why = error.strerror if isinstance(error, OSError) else shorten(error)
-        raise CheckpointError(f"there is not a checkpoint at {reprlib.repr(os.fspath(path))}: {why}") from error
-    raise CheckpointError(f"there is not a checkpoint at {writable(str(path))}{there}")
+        raise CheckpointError(f"there is no checkpoint at {reprlib.repr(os.fspath(path))}: {why}") from error
+    raise CheckpointError(f"there is no checkpoint at {writable(str(path))}{there}")
 
 
 def _candidates(path: str | os.PathLike[str], which: str) -> Iterator[Path]:

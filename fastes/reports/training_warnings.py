@@ -63,7 +63,7 @@ class StatisticsWarnings:
             finished: The evaluation that was reported with it, if any.
             target_return: Noise-free return at which the training ends.
             has_raced: Whether the training's settings are a recipe's, which raced against others.
-            is_racing: Whether others may still win. Until then it is no fault that a recipe does not learn.
+            is_racing: Whether others may still win. Until then a recipe may fail to learn.
         """
         self._is_racing = is_racing
         if training.settings.sample_actions:

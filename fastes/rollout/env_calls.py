@@ -71,7 +71,7 @@ class EnvCall(NamedTuple):
             ValueError: For anything else.
         """
         if not isinstance(record, dict) or set(record) != {"kind", "name", "args", "kwargs"}:
-            raise ValueError("it is no record of a call")
+            raise ValueError("it is not a record of a call")
         kind, name, args, kwargs = record["kind"], record["name"], record["args"], record["kwargs"]
         if not isinstance(kind, str) or kind not in (SET_ATTR, ENV_METHOD, SET_OPTIONS, *_WITHOUT_ARGUMENTS):
             raise ValueError("its kind is unknown")

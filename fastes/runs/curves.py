@@ -213,7 +213,7 @@ def runs_of(path: Path) -> list[Path]:
     if path.is_file() and (path.parent / PROGRESS).exists():
         return [path.parent]
     if not path.is_dir():
-        what = "no run folder: expected one such as runs/CartPole-v1/1" if path.exists() else "missing"
+        what = "not a run folder: expected one such as runs/CartPole-v1/1" if path.exists() else "missing"
         raise FastESError(f"{path} is {what}{what_is_beside(path)}")
     if runs := runs_in(path, depth=DEPTH):
         return runs

@@ -234,6 +234,6 @@ class Policy:
             if name not in _OF_TORCH:
                 return object.__getattribute__(self, name)
             raise AttributeError(
-                f"FastES's policy has no {name!r}: it is no torch module and has no gradients. It has predict, state_dict and "
-                "parameters; of a TorchPolicy, model.policy_spec.module_with(model.theta) is the module"
+                f"FastES's policy has no {name!r}: it is not a torch module and has no gradients. It has predict, state_dict "
+                "and parameters; of a TorchPolicy, model.policy_spec.module_with(model.theta) is the module"
             )

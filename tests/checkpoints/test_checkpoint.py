@@ -326,14 +326,14 @@ def test_a_path_that_names_no_file(path: str, saved: Path, monkeypatch: pytest.M
     monkeypatch.chdir(saved.parent)
     with load(saved) as model, pytest.raises(ValueError, match=r"names no file: expected a path such as 'model\.zip'"):
         model.save(path)
-    with pytest.raises(CheckpointError, match="there is not a checkpoint at") as caught:
+    with pytest.raises(CheckpointError, match="there is no checkpoint at") as caught:
         FastES.load(path)
     assert str(caught.value).encode()
     assert os.listdir() == ["m.zip"]
 
 
 def test_a_path_that_no_encoding_can_write_is_told() -> None:
-    with pytest.raises(CheckpointError, match="there is not a checkpoint at") as caught:
+    with pytest.raises(CheckpointError, match="there is no checkpoint at") as caught:
         FastES.load("m\udc80")
     assert str(caught.value).encode()
 

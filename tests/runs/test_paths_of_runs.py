@@ -86,16 +86,16 @@ def test_every_command_takes_a_run_folder(command: str, runs: Path, capsys: pyte
     ],
 )
 def test_a_path_to_no_run_says_what_there_is(path: str, said: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(CheckpointError, match=f"there is not a checkpoint at .*{said}"):
+    with pytest.raises(CheckpointError, match=f"there is no checkpoint at .*{said}"):
         FastES.load(path)
     for command in ("eval", "play", "replay"):
         assert main([command, path, *(["--generation", "1", "--job", "1"] if command == "replay" else [])]) == 1
         told = capsys.readouterr().err
-        assert "there is not a checkpoint at" in told
+        assert "there is no checkpoint at" in told
         assert told.count("\n") == 1
     if not path.endswith(".zip"):
         assert main(["train", "--resume", path]) == 1
-        assert "there is not a checkpoint at" in capsys.readouterr().err
+        assert "there is no checkpoint at" in capsys.readouterr().err
 
 
 def test_the_folder_of_several_runs_is_drawn(

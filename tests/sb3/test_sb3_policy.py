@@ -113,7 +113,7 @@ def test_modes_and_devices_of_torch_are_taken() -> None:
         assert not policy.training
         with pytest.raises(ValueError, match="cuda"):
             policy.to("cuda")
-        with pytest.raises(AttributeError, match="no 'optimizer': it is no torch module"):
+        with pytest.raises(AttributeError, match="no 'optimizer': it is not a torch module"):
             _ = policy.optimizer
         with pytest.raises(AttributeError, match="'Policy' object has no attribute 'frobnicate'"):
             _ = policy.frobnicate

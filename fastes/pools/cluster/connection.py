@@ -48,7 +48,7 @@ def check_cluster(cluster: object, source: EnvSource, n_workers: int | None) -> 
 
     Raises:
         TypeError: If `cluster` is not a string.
-        ValueError: If it is no address, or the other arguments do not go with a cluster.
+        ValueError: If it is not an address, or the other arguments do not go with a cluster.
         ImportError: If Ray cannot be imported.
     """
     if not isinstance(cluster, str):

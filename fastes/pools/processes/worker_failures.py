@@ -195,7 +195,7 @@ class WorkerFailures:
     def _outside(self, worker: Worker, done: int) -> tuple[int, int]:
         """Return how often its row has lost a worker outside any episode, and how often it may.
 
-        A worker that is ready may be killed at any time, which is no job's fault. But if that happens again and again, and no
+        A worker that is ready may be killed at any time, and no job is at fault. But if that happens again and again, and no
         worker finishes an episode in between, the pool gives up.
         """
         if not worker.ready:
