@@ -406,7 +406,7 @@ def _edited(saved: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
 
 def test_missing_and_foreign_files_are_named(saved: Path, tmp_path: Path) -> None:
     cases = {
-        "there is not a checkpoint": tmp_path / "nothing",
+        "there is no checkpoint": tmp_path / "nothing",
         "folder": tmp_path,
         "no checkpoint|not a FastES": tmp_path / "text.zip",
         "data": _write(tmp_path / "empty.zip", {}),

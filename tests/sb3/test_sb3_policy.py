@@ -79,7 +79,7 @@ def test_a_policy_is_kept_and_acts_alone(tmp_path: Path, monkeypatch: pytest.Mon
         again.save(buffer)
         assert not Policy.load(buffer).parameters_to_vector().any()
         assert agent.theta.any()
-    with pytest.raises(CheckpointError, match="there is not a checkpoint"):
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
         Policy.load(tmp_path / "none")
     assert "torch" not in sys.modules
 
