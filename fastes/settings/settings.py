@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import Field, dataclass, fields, replace
@@ -359,7 +360,7 @@ class Settings(Hyperparameters):
         return float(self.step_timeout)
 
     def changed(self, **values: Any) -> Settings:
-        """Return a copy with these settings instead; TypeError for an unknown name, with the right one."""
+        """Return the settings with these ones instead; TypeError for an unknown name, with the right one."""
         names = setting_names()
         unknown = [name for name in values if name not in names]
         if unknown:
@@ -371,7 +372,7 @@ class Settings(Hyperparameters):
                 f"{name!r} ({text.lstrip(':; ')})" if text else repr(name) for name, text in zip(unknown, answers, strict=True)
             ]
             raise TypeError(f"unknown settings {', '.join(told)}{rest}")
-        return replace(self, **values)
+        return replace(self, **values) if values else self
 
     def as_given(self) -> dict[str, Any]:
         """Return the values by name, functions and classes among them."""
@@ -387,6 +388,7 @@ def grouped_fields() -> list[Field[Any]]:
     return sorted(fields(Settings), key=lambda item: GROUPS.index(described(item).group))
 
 
+@functools.cache
 def setting_names() -> tuple[str, ...]:
     return tuple(item.name for item in fields(Settings))
 
