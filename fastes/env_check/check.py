@@ -343,7 +343,10 @@ def _played(
             whereabouts.enter(AGAIN)
             check = check._replace(repeated=compared(*(random_episode(env, _FIRST_SEED, limit) for _ in range(2))))
         whereabouts.enter(GYMNASIUM)
-        faults = [*_differences_in_c(env, seeds[:_COMPARED], limit, seconds), *_said_by_gymnasium(env)]
+        differences = [*_differences_in_c(env, seeds[:_COMPARED], limit, seconds)]
+        if differences:  # then a training plays in Python
+            model.evaluator.env_calls.leave_c()
+        faults = [*differences, *_said_by_gymnasium(env)]
         faults += _about_own_c(bare, model, check.repeated, seeds[:_COMPARED], limit, whereabouts)
     except Exception as error:  # an environment may raise anything
         return check, [Finding(ERROR, f"an episode of random actions raised {_said(error)}")]
@@ -361,6 +364,8 @@ def _played(
             if played.is_late and played.cut and steps:  # endless episodes: what can be played in the time
                 limit = min(limit, max(1, int(seconds / 4 * steps / played.seconds)))
             policies = _play_policies(model, played, limit, seconds)
+            if model.evaluator.has_differed:
+                faults.append(Finding(WARNING, "its version in C differs in an episode of a random policy"))
             return check._replace(policies=policies, steps=steps_in_words(model)), faults
     except Exception as error:
         return check, [Finding(ERROR, f"an episode of a random policy raised {_said(error)}"), *faults]
@@ -429,7 +434,7 @@ def _play_policies(model: FastES, played: RandomEpisodes, limit: int, seconds: f
         steps += result.timesteps
     spent, length = time.perf_counter() - began, steps / (len(returns) * episodes)
     if not model.evaluator.python_because:  # some have played in Python, too, which most of that time was for
-        if model.evaluator.has_differed:  # then a training goes on without C
+        if model.evaluator.has_differed:  # then a training plays in Python
             model.evaluator.env_calls.leave_c()
         steps, began = 0, time.perf_counter()
         for theta in thetas:

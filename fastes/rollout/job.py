@@ -21,6 +21,7 @@ from fastes.rollout.batch import Batch
 from fastes.rollout.env_calls import EnvCall
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.last_infos import Info, read_info
+from fastes.rollout.native_episodes import is_compared
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.shared_block import (
     ACTION_NOISE,
@@ -224,7 +225,7 @@ class Request(NamedTuple):
         training: The request's training, a position in `PoolSpec.trainings`.
         strategy: The EvolutionStrategy in the state that drew the candidates, for pools whose nodes repeat its steps.
         calls: The calls that are made on environments before they play the request, in order.
-        compared: Whether an episode in C is compared with the same one in Python, if it is its turn; see `is_compared`.
+        compared: Whether `is_compared` decides if an episode in C is compared with the same one in Python; if not, none is.
     """
 
     theta: npt.NDArray[np.float32]
@@ -344,7 +345,8 @@ def publish(slot: RequestSlot, request: Request) -> npt.NDArray[np.int64]:
     perturbations, normalizer, settings = request.perturbations, request.normalizer, request.episodes
     generation = request.generation if perturbations is None else perturbations.generation
     words, numbers = slot.words, slot.numbers
-    words[GENERATION], words[CALLS], words[COMPARED] = generation, slot.calls.number(request.calls), request.compared
+    words[GENERATION], words[CALLS] = generation, slot.calls.number(request.calls)
+    words[COMPARED] = request.compared and is_compared(generation)
     words[MAX_STEPS], words[SAMPLE], words[PER_CANDIDATE] = settings.max_steps, settings.sample, settings.per_candidate
     numbers[SIGMA] = 0.0 if perturbations is None else perturbations.sigma
     numbers[OBS_CLIP], numbers[ACTION_NOISE] = normalizer.clip, settings.action_noise

@@ -22,14 +22,13 @@ from fastes.rollout.env_calls import FORGET, has_left_c, in_force, make_call
 from fastes.rollout.episode import Episode, EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE, PoolSpec, RequestScalars, TrainingNeeds
 from fastes.rollout.last_infos import has_mask, write_info
-from fastes.rollout.native_episodes import Compared, difference_in_words, is_compared, run_native_episode
+from fastes.rollout.native_episodes import Compared, difference_in_words, run_native_episode
 from fastes.rollout.observations import Notify, ObservationReader, warn
 from fastes.rollout.shared_block import (
     CALLS,
     COMPARED,
     EPISODE,
     EVALUATION_STEPS,
-    GENERATION,
     JOB,
     LEAVE,
     STEPS,
@@ -112,9 +111,9 @@ class JobRunner:
 
     Every training's actor is made at the start, so that a policy that cannot be built is an error before any job.
 
-    An environment that has a twin plays in it, in C. The jobs of `is_compared` play in both; a difference is noted in the
-    request's slot, and the request is played again in Python (`Evaluator`), as are a training's later ones (`Trainer`). This
-    runner decides nothing: which jobs play in C must not depend on the jobs that it got.
+    An environment that has a twin plays in it, in C. The first job of a request whose slot says COMPARED plays in both; a
+    difference is noted in the slot, and the request is played again in Python (`Evaluator`), as are a training's later ones
+    (`Trainer`). This runner decides nothing: which jobs play in C must not depend on the jobs that it got.
 
     Args:
         spec: The pool's.
@@ -348,9 +347,7 @@ class JobRunner:
 
 def _plays_in_c(twin: Twin | None, slot: RequestSlot, job: int) -> bool:
     """Whether a job plays in C alone. twin: the environment's, None for none."""
-    if twin is None or twin.is_same:
-        return twin is not None
-    return not (slot.words[COMPARED] and is_compared(int(slot.words[GENERATION]), job))
+    return twin is not None and (twin.is_same or bool(job) or not slot.words[COMPARED])
 
 
 Load = Callable[[_core.Actor, RequestSlot, int, float], None]

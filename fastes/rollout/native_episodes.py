@@ -18,17 +18,14 @@ from fastes.rollout.episode import Episode, EpisodeSettings
 _EARLY, _EVERY = (0, 1, 4, 16, 64), 1024  # generations: an episode in Python takes as long as some hundred in C
 
 
-def is_compared(generation: int, job: int) -> bool:
-    """Return whether a job plays in C and in Python: the first of a request, now and then.
+def is_compared(generation: int) -> bool:
+    """Return whether the first job of a request plays in C and in Python.
 
     That depends on the request alone, so that a difference is found in the same one on any number of workers.
 
     Args:
         generation: The request's, as the strategy counts, from 0; -1 for noise-free episodes of none, which always count.
-        job: The job's number.
     """
-    if job:
-        return False
     return generation in _EARLY or generation % _EVERY == 0 or generation < 0
 
 

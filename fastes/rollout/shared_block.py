@@ -45,7 +45,7 @@ MAX_STEPS = 1  # of the request's episodes
 SAMPLE = 2  # whether actions are sampled
 PER_CANDIDATE = 3  # episodes, at most as many as there is room for
 CALLS = 4  # number of the last call that is made on its environments
-COMPARED = 5  # whether episodes in C are compared with Python now and then
+COMPARED = 5  # whether its first job plays in C and in Python
 # and of its numbers
 SIGMA = 0  # of the candidates' noise
 OBS_CLIP = 1  # where normalised observations are clipped

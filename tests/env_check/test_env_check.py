@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from faults import caught_warnings
 from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
@@ -129,18 +130,30 @@ def test_a_speed_in_c_has_no_share_of_the_episodes_in_python_that_it_is_compared
     assert check.steps_per_second > 50_000
 
 
-def test_an_environment_whose_c_differs_is_timed_in_python_as_a_training_plays_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("differs", "said"),
+    [
+        (lambda env: True, "reward in step 1 is 1.0 in C and 2.0 in Python"),
+        (lambda env: env.np_random_seed != 1000, "reward in step 1 is 1.0 in C and 2.0 in Python"),
+        (lambda env: abs(env.state[0]) > 0.9, "its version in C differs in an episode of a random policy"),
+    ],
+    ids=["in every episode", "with random actions alone", "with policies alone"],
+)
+def test_an_environment_whose_c_differs_is_timed_in_python_as_a_training_plays_it(
+    differs: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     step = CartPoleEnv.step
 
     def doubled(self: Any, action: Any) -> Any:
         time.sleep(0.0005)
         observation, reward, *rest = step(self, action)
-        return (observation, 2.0 * reward, *rest)
+        return (observation, 2.0 * reward if differs(self) else reward, *rest)
 
     doubled.__code__ = doubled.__code__.replace(co_filename=step.__code__.co_filename)
     monkeypatch.setattr(CartPoleEnv, "step", doubled)
-    with pytest.warns(RuntimeWarning, match="its version in C differs"):
+    with caught_warnings():
         check = checked("CartPole-v1")
+    assert [said in text for text in texts(check)] == [True]
     assert check.steps == "in Python: its version in C differed"
     assert check.steps_per_second < 2000
 

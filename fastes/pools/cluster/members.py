@@ -244,6 +244,7 @@ def request_message(open_: OpenTicket, parameters: Theta | CachedState | Step | 
         request.training,
         open_.sends_rows,
         request.calls,
+        request.compared,
     )
 
 

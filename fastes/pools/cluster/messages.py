@@ -91,6 +91,7 @@ class RequestMessage(NamedTuple):
         training: The number of the request's training.
         sends_rows: Whether each candidate's moments are returned with its results; otherwise the driver asks for their sum.
         calls: The calls that are made on environments before they play the request, in order.
+        compared: See `Request`.
     """
 
     ticket: int
@@ -103,6 +104,7 @@ class RequestMessage(NamedTuple):
     training: int
     sends_rows: bool
     calls: tuple[EnvCall, ...] = ()
+    compared: bool = True
 
 
 class Range(NamedTuple):

@@ -193,6 +193,7 @@ class KnownRequests:
             message.generation,
             training=message.training,
             calls=message.calls,
+            compared=message.compared,
         )
 
     def _table(self, training: int) -> NoiseTable:
