@@ -241,8 +241,8 @@ class Agent:
         refuse_arguments(removed)
         if self._is_learning(sys._getframe().f_back):
             raise FastESError(
-                "learn() was called by a callback of learn(), for the same model or one that trains with it: return False from "
-                "the callback to end that training first, or train a copy, copy.deepcopy(model)"
+                "learn() was called by a callback of learn(), for the same model or one that trains with it: train a copy, "
+                "copy.deepcopy(model), or learn after that training, which False from its callbacks ends"
             )
         check_flag("reset_num_timesteps", reset_num_timesteps)
         check_flag("progress_bar", progress_bar)
@@ -755,6 +755,11 @@ class Agent:
         as after `load`. Make a new model if rewards mean something else.
         """
         with self.alone("set_env()"):
+            if self.evaluator.is_shared:
+                raise FastESError(
+                    "set_env() was called while the model trains with others on one pool of workers: call it before or after "
+                    "that training"
+                )
             self.close()  # so that only one environment is open
             source = env if isinstance(env, EnvSource) else make_env_source(env)
             check_env_fits(source, self._kinds(), self.pool_choice.n_workers)

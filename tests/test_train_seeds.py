@@ -250,15 +250,22 @@ def test_the_models_of_trainings_that_an_error_ended_come_with_it(kind: type[Bas
         assert model.generation == 3
 
 
-def test_a_callback_cannot_train_the_model_of_another_seed() -> None:
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda other: other.learn(100), "for the same model or one that trains with it"),
+        (lambda other: other.set_env(toy()), "while the model trains with others on one pool"),
+    ],
+)
+def test_a_callback_cannot_train_the_model_of_another_seed(call: Any, said: str) -> None:
     seen: dict[int, FastES] = {}
 
     def train_the_other(model: FastES, record: Record) -> None:
         seen[model.seed] = model
         if record.generation == 2 and len(seen) == 2:
-            seen[1 - model.seed].learn(100)
+            call(seen[1 - model.seed])
 
-    with pytest.raises(FastESError, match="for the same model or one that trains with it"):
+    with pytest.raises(FastESError, match=said):
         train_seeds(toy(), 2, n_workers=0, callback=lambda _: train_the_other, **COMMON)
 
 
@@ -567,6 +574,9 @@ def test_seeds_that_are_solved_are_not_to_go_on(
     named = ", ".join(f"seed {seed}" for seed in sorted(solved))
     assert f"stopped by Ctrl-C; solved: {named}; to continue:\n{''.join(left)}" in said
     assert said.count("--resume") == len(left)
+    assert main(["runs", str(place)]) == 0
+    shown = capsys.readouterr().out
+    assert [shown.count(f"  {word}  ") for word in ("solved", "stopped")] == [len(solved), len(left)]
     noted = [tomllib.loads((place / str(seed + 1) / "config.toml").read_text())["run"].get("ended") for seed in range(3)]
     assert noted == [None if seed in solved else "stopped by Ctrl-C" for seed in range(3)]
 

@@ -41,7 +41,6 @@ from fastes.cli.train_report import (
     resume_command,
     solved_among,
     to_go_on,
-    unended_among,
 )
 from fastes.cli.train_reporters import add_report, check_installed, reporters_of
 from fastes.envs.named_wrappers import make_wrapped_source
@@ -505,12 +504,13 @@ def _learn_all(
         each = zip(runs, reporters, strict=True)
         run_to_end(side_by_side(*[_learn_one(run, [*its, *callbacks], minutes, failed, whole) for run, its in each]))
     except KeyboardInterrupt as stopped:
-        _note_stop([run.folder for run in unended_among(runs)], stopped)
-        left = to_go_on(runs, solved_among(whole), _with_timesteps)
+        solved = solved_among(whole)
+        _note_stop([run.folder for run in runs if run not in solved], stopped)
+        left = to_go_on(runs, solved, _with_timesteps)
         say(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)
         return INTERRUPTED
     except Terminated as ended:
-        _note_stop([run.folder for run in unended_among(runs)], ended)
+        _note_stop([run.folder for run in runs if not run.model.solved], ended)
         _save_all(runs)
         say(f"\n{ended.signal_name}: all runs are saved{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
         with contextlib.suppress(OSError, FastESError):
@@ -518,10 +518,11 @@ def _learn_all(
         return ended.exit_status
     except Exception as error:
         with interrupts_wait():
-            for run in unended_among(runs):
-                run.folder.note_end("stopped when another seed failed")
-            for run in failed:
-                run.folder.note_end(failed_with(error))
+            for run in runs:
+                if run in failed:
+                    run.folder.note_end(failed_with(error))
+                elif not run.model.solved:
+                    run.folder.note_end("stopped when another seed failed")
             _save_all(runs)
         _tell_of_failure(runs, failed, error)
         raise

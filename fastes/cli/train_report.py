@@ -245,10 +245,10 @@ def report_all(runs: Sequence[Run], seconds: float, interrupted: bool, bar: Seed
         if late := [run for run in runs if run.model.out_of_time]:
             say(f"{counted(len(late), 'seed')} ended by --max-minutes, before the budget; to continue:\n{how_to_go_on(late)}")
         _print_table(runs, outcomes)
-    for model, folder in unended_among(runs):
-        _note_end(model, folder, interrupted)
-    if not interrupted:
-        for model, folder in runs:
+    for model, folder in runs:
+        if not model.solved:
+            _note_end(model, folder, interrupted)
+        if not interrupted:
             folder.note_result(outcomes[model.seed].kept)
     picture = draw_all(runs)  # matplotlib takes seconds until it is imported
     for run in runs:
@@ -263,11 +263,6 @@ def report_all(runs: Sequence[Run], seconds: float, interrupted: bool, bar: Seed
 def how_to_go_on(runs: Sequence[Run]) -> str:
     """Return a line per run with the command that resumes it."""
     return "\n".join(f"  seed {model.seed}: {resume_command(model, folder.shown)}" for model, folder in runs)
-
-
-def unended_among(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs that neither their target nor their budget has ended."""
-    return [run for run in runs if not run.model.solved and run.model.num_timesteps < run.model.settings.total_timesteps]
 
 
 def solved_among(runs: Sequence[Run]) -> list[Run]:

@@ -234,7 +234,7 @@ def _status(run: Path, noted: Mapping[str, Any], is_known: bool) -> str:
 
 def _word(status: str, noted: Mapping[str, Any]) -> str:
     """Return a status, or how the run ended, if that tells more."""
-    if status == FINISHED:
+    if status == FINISHED or (status == STOPPED and "ended" not in noted):
         return "solved" if noted.get("solved") is True else status
     return ending_word(noted) or status if status == STOPPED else status
 

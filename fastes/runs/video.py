@@ -79,8 +79,8 @@ def play(
             environment's arguments name one.
         render: Open a window instead.
         max_frames, max_seconds: The longest video; episodes are always played to their end.
-        caption: Whether each frame of the video tells the return so far and the step. The last picture of an episode in it is
-            then shown once more, with the return of the whole episode.
+        caption: Whether each frame of the video tells the return so far and the step. The last picture of each episode is then
+            shown once more, with the return of the whole episode, if the video has room for it.
 
     Returns:
         (env_seed, episode_return, length, frames) of each.
