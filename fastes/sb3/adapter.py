@@ -429,7 +429,8 @@ class FastES(Agent):
         """Whether a wrapper around each environment, and not around all, normalises observations."""
         vector_env = self.source.vector_env
         kinds = self.evaluator.look().kinds if vector_env is None else vector_env.wrapped_in
-        return "NormalizeObservation" in {kind if isinstance(kind, str) else kind.__name__ for kind in kinds}
+        each = [{kind} if isinstance(kind, str) else {base.__name__ for base in kind.__mro__} for kind in kinds]
+        return any("NormalizeObservation" in names for names in each)
 
     def _warn(self, message: str) -> None:
         warn_user(message, UserWarning)

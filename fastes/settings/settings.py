@@ -360,7 +360,7 @@ class Settings(Hyperparameters):
         return float(self.step_timeout)
 
     def changed(self, **values: Any) -> Settings:
-        """Return the settings with these ones instead; TypeError for an unknown name, with the right one."""
+        """Return the settings with these values in place of their own; TypeError for an unknown name, with the right one."""
         names = setting_names()
         unknown = [name for name in values if name not in names]
         if unknown:

@@ -457,16 +457,25 @@ def test_an_environment_without_the_normalisation_of_the_training_is_warned_of(t
 
 
 def test_an_environment_that_normalises_by_itself_is_not_warned_of(tmp_path: Path) -> None:
+    class Own(gymnasium.wrappers.NormalizeObservation[Any, Any, Any]):
+        pass
+
     def normalised() -> Any:
         return gymnasium.wrappers.NormalizeObservation(Uneven())
+
+    def by_a_class_of_ones_own() -> Any:
+        return Own(Uneven())
 
     env = gymnasium.wrappers.vector.NormalizeObservation(SyncVectorEnv([Uneven] * 2))
     with FastES(env, preset="default", **settings()) as model:
         learn(model, 1)
         model.save(tmp_path / "model")
     with caught_warnings() as messages:
-        for env in (normalised, SyncVectorEnv([normalised] * 2)):
-            FastES.load(tmp_path / "model", env=env, n_workers=None if env is not normalised else 0).close()
+        for env in (normalised, by_a_class_of_ones_own):
+            FastES.load(tmp_path / "model", env=env, n_workers=0).close()
+        for env in (SyncVectorEnv([by_a_class_of_ones_own] * 2), AsyncVectorEnv([normalised] * 2)):
+            FastES.load(tmp_path / "model", env=env).close()
+            env.close()
     assert not [message for message in messages if "has them as they are" in message]
 
 

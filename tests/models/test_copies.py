@@ -110,6 +110,8 @@ def test_vector_environments_that_lose_what_they_wrap_stay_behind() -> None:
             with pytest.raises(ValueError, match=r"VecNormalize.* left behind .*set_env"):
                 twin.evaluate(1)
         model.learn(100)
+        with copy.deepcopy(model) as twin, pytest.warns(UserWarning, match="CartPole-v1 has them as they are"):
+            twin.set_env("CartPole-v1")
 
 
 def test_another_process_unpickles_a_model(tmp_path: Path) -> None:

@@ -187,7 +187,9 @@ def _wrapped_in(wrappers: Sequence[Any], envs: Sequence[Any], printed: str) -> t
         *around, _ = layers(envs[0])
         within += map(type, around)
     elif printed:
-        within += re.findall(r"<([^<>]+)", printed)[:-2]  # then come the environment's own class and its id
+        names = re.findall(r"<([^<>]+)", printed)
+        has_id = not printed.rstrip(">").endswith(" instance")
+        within += names[: -2 if has_id else -1]  # then come the environment's own class and its id
     return (*map(type, wrappers), *within)
 
 
