@@ -768,7 +768,8 @@ class Agent:
             evaluator = Evaluator(source, trainings_of(self.selection), pool)
             evaluator.collect_infos_like(self.evaluator)
             self.source, self.evaluator, self.pool = source, evaluator, pool
-            self.trainer.move(self.selection.in_new_env(), evaluator)
+            self.trainer.move(self.selection.in_new_env().with_episode_limit(source.episode_limit), evaluator)
+            self.note_episode_limit()  # `learn`, if a callback of it comes here, does not ask again
         tell_of_target(source, self.settings)
 
     # --- closing ------------------------------------------------------------------------------------------------------

@@ -838,6 +838,31 @@ def test_a_limit_is_found_after_load(tmp_path: Path) -> None:
         assert {length for _, length in model.last_episodes} == {1_200}
 
 
+@pytest.mark.parametrize("before", [600, 3_000], ids=["shorter", "longer"])
+@pytest.mark.parametrize("vector", [False, True], ids=["single", "vector"])
+def test_another_environment_has_its_own_limit(vector: bool, before: int) -> None:
+    """One that is longer than the usual limit would be cut there."""
+    own = made(SaysSo, 1_200)
+    with FastES(made(SaysSo, before), n_workers=0, **SMALL) as model:
+        model.learn(1_000)
+        model.set_env(gymnasium.vector.SyncVectorEnv([own] * 2) if vector else own)
+        assert model.training.episode_limit == 1_200
+        assert model.evaluate(1).lengths == [1_200]
+        model.set_env(Blank)
+        assert model.training.episode_limit is None
+        assert model.evaluate(1).lengths == [1_000]
+
+
+def test_a_callback_may_set_an_environment_with_another_limit() -> None:
+    def change(model: Any, record: Any) -> None:
+        if record.generation == 1:
+            model.set_env(made(SaysSo, 1_200))
+
+    with FastES(made(SaysSo, 600), n_workers=0, **SMALL) as model:
+        model.learn(10_000, change)
+        assert {length for _, length in model.last_episodes} == {1_200}
+
+
 def test_the_limit_is_said_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:
     with FastES(Blank, n_workers=0, verbose=1, **SMALL) as model:
         model.learn(1_000)
