@@ -506,7 +506,8 @@ class Agent:
     def use_seed(self, seed: int) -> None:
         """Draw noise and environment seeds from another seed. Parameters stay."""
         with self.alone("set_random_seed()"):
-            selection = self.selection.with_seed(check_seed(seed))
+            seed = check_seed(seed)
+            selection = self.selection.with_seed(seed)
             self.evaluator.close()
             self.trainer.take(selection)
             self._acting_seed = seed

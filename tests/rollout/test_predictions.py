@@ -304,3 +304,18 @@ def test_actions_with_noise_follow_from_the_seed() -> None:
     assert drawn(3) == drawn(3)
     assert len(set(drawn(3))) == 4
     assert drawn(3) != drawn(4)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
+def test_a_seed_of_numpy_is_its_number(kind: type[Any]) -> None:
+    """Scripts draw seeds as arrays; 32 bits do not hold the keys of actions."""
+    observation = np.zeros(3, np.float32)
+    with FastES("Pendulum-v1", preset="default", n_workers=0, seed=kind(3), action_noise=0.2) as model:
+        drawn = model.predict(observation)[0]
+        for seed in (7, 3):
+            model.set_random_seed(kind(seed))
+        assert model.seed == 3
+        assert model.predict(observation)[0] == drawn
+    with FastES("Pendulum-v1", preset="default", n_workers=0, seed=4, action_noise=0.2) as model:
+        model.set_random_seed(kind(3))
+        assert model.predict(observation)[0] == drawn
