@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -25,6 +26,7 @@ IN_PYTHON = "in Python"  # no call: from here on nothing plays in C, as a compar
 _WITHOUT_ARGUMENTS = (FORGET, LEFT_OUT, IN_PYTHON)
 _DTYPE = "numpy_dtype"  # key of an object that stands for a number
 _NUMBERS = {kind.__name__.rstrip("_"): kind for kind in (np.float64, np.float32, np.int64, np.int32, np.bool_)}
+_MOST_BYTES = 3 << 20  # of all calls in a checkpoint, which has room for 4 MiB of values
 _HEAD = 16  # bytes before a record: the number of the record before it, and its size
 
 
@@ -325,8 +327,15 @@ class CallRecords:
 
 
 def calls_to_json(calls: EnvCalls) -> list[dict[str, Any]]:
-    """Return the calls for a checkpoint."""
-    return [call.to_json() for call in calls.made]
+    """Return the calls for a checkpoint. If they are too long for one, those in force become one call that is left out."""
+    records = [call.to_json() for call in calls.made]
+    if len(json.dumps(records, indent=1)) <= _MOST_BYTES:
+        return records
+    kept, shortened = in_force(calls.made), [LEAVE_C] if calls.in_python else []
+    if kept:
+        told = f"{len(kept):,} calls, more than it has room for, the last one {kept[-1].in_words()}"
+        shortened.append(EnvCall(LEFT_OUT, told, LEAVE_C.arguments))
+    return [call.to_json() for call in shortened]
 
 
 def calls_from_json(records: object) -> tuple[EnvCall, ...]:

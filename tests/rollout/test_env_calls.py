@@ -131,6 +131,22 @@ def test_what_a_file_cannot_hold_is_said_and_a_copy_has_it(tmp_path: Path) -> No
             assert loaded.env.unwrapped.weights.tolist() == [0.0, 0.0]
 
 
+def test_more_calls_than_a_file_has_room_for_are_left_out_together(tmp_path: Path) -> None:
+    """As of a callback that calls a method at each step: the training is saved all the same."""
+    with FastES(make, n_workers=0, **SETTINGS) as model:
+        model.learn(24)
+        model.get_env().env_method("raise_by", 2)
+        model.training.env_calls.restore(model.training.env_calls.made * 50_000)
+        model.save(tmp_path / "many")
+        with pytest.warns(UserWarning, match=r"does not hold 50,000 calls, .* the last one env_method\('raise_by', 2\), which"):
+            FastES.load(tmp_path / "many", make, 0).close()
+        model.get_env().forget_calls()
+        model.save(tmp_path / "none")
+        with caught_warnings() as messages, FastES.load(tmp_path / "none", make, 0) as loaded:
+            assert loaded.evaluate(2).returns.tolist() == model.evaluate(2).returns.tolist()
+        assert messages == []
+
+
 def test_numbers_of_numpy_are_kept_with_their_dtypes(tmp_path: Path) -> None:
     kept = [np.float64(2.5), np.float32(0.1), np.int64(3), np.int32(3), np.bool_(True), [np.float64(1.0)], {"a": np.int64(1)}]
     for value in (*kept, np.uint8(2), {"numpy_dtype": "int64", "value": 3}):
