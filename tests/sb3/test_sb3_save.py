@@ -73,6 +73,17 @@ def test_what_a_file_cannot_hold_is_said(model: Any, value: Any, tmp_path: Path)
         model.save(tmp_path / "model", include=["tool"])
 
 
+@pytest.mark.parametrize("name", ["lr-decay", "eval.mean", "a b", "3"])
+def test_a_name_that_is_not_an_identifier_is_left_out(model: Any, name: str, tmp_path: Path) -> None:
+    """As of a script that sets all options of its own file."""
+    setattr(model, name, 4)
+    with caught_warnings() as messages:
+        model.save(tmp_path / "model")
+    (message,) = messages
+    assert message.startswith(f"model.{name} is a int that a checkpoint cannot hold (its name is not one")
+    assert _loaded(tmp_path / "model").level == 3  # type: ignore[attr-defined]
+
+
 def test_fastess_own_attributes_are_no_users() -> None:
     with FastES(toy(), preset="default", n_workers=0, **SETTINGS) as model:
         learn(model, 2)
