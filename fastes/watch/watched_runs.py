@@ -197,9 +197,13 @@ def _row(name: str, overview: Overview, before: Mapping[str, Any] | None) -> dic
     if before is not None and before["seed"] == overview.seed and before["timesteps"] <= overview.timesteps:
         known = [value for value in (before["best"], overview.best) if value is not None]
         overview = overview._replace(best=max(known, default=None))
-    told = {} if overview.result is None else overview.result._asdict()
-    result = {name: value if math.isfinite(value) else None for name, value in told.items()} or None
-    return {"name": name, **{key: getattr(overview, key) for key in _SHOWN}, "result": result}
+    result = None if overview.result is None else _finite(overview.result._asdict())
+    return {"name": name, **_finite({key: getattr(overview, key) for key in _SHOWN}), "result": result}
+
+
+def _finite(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with None for each number that JSON lacks, as the return of episodes some of which are NaN."""
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in values.items()}
 
 
 def _settings_of(overview: Overview) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,18 @@ def test_how_a_run_ended_is_told(tmp_path: Path) -> None:
     told = [tuple(table.rows[str(tmp_path / str(number))][name] for name in ("status", "word", "ended")) for number in range(3)]
     failed = ("stopped", "failed", "failed: ValueError: my words")
     assert told == [("finished", "solved", "solved, target 475"), failed, ("finished", "finished", "")]
+
+
+def test_a_result_that_is_not_finite_hides_no_run(tmp_path: Path) -> None:
+    """As of an environment some of whose episodes return NaN: JSON has no such numbers."""
+    result = {"mean": -math.inf, "std": math.nan, "worst": math.nan, "episodes": 20}
+    odd, whole = write_run(tmp_path / "1", noted={"result": result}), write_run(tmp_path / "2")
+    table = Table(runs := WatchedRuns([tmp_path]))
+    table.update()
+    assert table.rows[str(whole)]["status"] == table.rows[str(odd)]["status"] == "finished"
+    shown = json.loads(json.dumps(runs.run_since(str(odd), {}), allow_nan=False))
+    assert shown["score"] is table.rows[str(odd)]["score"] is None
+    assert shown["result"] == {"mean": None, "std": None, "worst": None, "episodes": 20}
 
 
 def test_the_last_evaluation_is_told_with_its_place(tmp_path: Path) -> None:
