@@ -40,7 +40,7 @@ class Optimizer(Protocol):
         """
 
     def state(self) -> Arrays:
-        """Return float32 or float64 arrays by name. Names and shapes are the same at any time."""
+        """Return float32 or float64 arrays by name. Names, dtypes and shapes are the same at any time."""
 
     def load_state(self, state: Mapping[str, AnyFloat]) -> None:
         """Continue from what `state` has returned."""
@@ -256,11 +256,28 @@ def stepped(optimizer: Optimizer, gradient: Float32, learning_rate: float) -> tu
         The optimiser after the step, and the step, float32 (num_params,).
 
     Raises:
-        ValueError: The step has another shape.
+        ValueError: The step has another shape, or the optimiser other arrays after it.
     """
-    # that of a user may write into its arrays
-    new = shallow(optimizer) if type(optimizer) in _KINDS else copy.deepcopy(optimizer)
+    is_named = type(optimizer) in _KINDS
+    new = shallow(optimizer) if is_named else copy.deepcopy(optimizer)  # that of a user may write into its arrays
     step = np.asarray(new.step(gradient, learning_rate), dtype=np.float32)
     if step.shape != gradient.shape:
         raise ValueError(f"the step of {shown(optimizer)} has shape {step.shape}: expected {gradient.shape}, as the gradient")
+    if not is_named:
+        _check_same_arrays(optimizer, new)
     return new, step
+
+
+def _check_same_arrays(before: Optimizer, after: Optimizer) -> None:
+    """Raise ValueError if a step of a user's optimiser has changed names, dtypes or shapes of its state: no file would load."""
+    was, now = (
+        {name: f"{np.asarray(array).dtype} of shape {np.shape(array)}" for name, array in each.state().items()}
+        for each in (before, after)
+    )
+    for name in (*was, *now):
+        if was.get(name) != now.get(name):
+            raise ValueError(
+                f"the state of {shown(after)} has {name!r} as {now.get(name, 'nothing')} after a step, and as "
+                f"{was.get(name, 'nothing')} before it: expected the same names, dtypes and shapes, or no checkpoint of it "
+                "could be loaded"
+            )

@@ -237,6 +237,42 @@ def test_a_step_of_another_shape_is_refused() -> None:
     assert es.generation == 0
 
 
+class Drifting:
+    """An optimiser whose state is another one after a step."""
+
+    def __init__(self, num_params: int, after: Any) -> None:
+        self.arrays, self.after = {"v": np.zeros(num_params, np.float32)}, after
+
+    def step(self, gradient: Any, learning_rate: float) -> Any:
+        self.arrays = self.after(self.arrays["v"])
+        return learning_rate * gradient
+
+    def state(self) -> Any:
+        return self.arrays
+
+    def load_state(self, state: Any) -> None:
+        self.arrays = dict(state)
+
+
+@pytest.mark.parametrize(
+    ("after", "message"),
+    [
+        (lambda v: {"v": np.float64(0.9) * v}, r"'v' as float64 of shape \(3,\) after a step, and as float32 of shape \(3,\)"),
+        (lambda v: {"v": np.append(v, v[:1])}, r"'v' as float32 of shape \(4,\) after a step"),
+        (lambda v: {"v": v, "t": np.ones(1)}, r"'t' as float64 of shape \(1,\) after a step, and as nothing before"),
+        (lambda _: {}, "'v' as nothing after a step"),
+    ],
+    ids=["dtype", "shape", "more", "fewer"],
+)
+def test_a_state_that_no_file_would_give_back_is_refused_at_the_first_step(after: Any, message: str) -> None:
+    """Else the training is saved, and cannot be loaded."""
+    es = EvolutionStrategy(np.zeros(3), optimizer=functools.partial(Drifting, after=after))
+    es.ask()
+    with pytest.raises(ValueError, match=message):
+        es.tell(np.arange(50.0))
+    assert es.generation == 0
+
+
 # --- shaping ---------------------------------------------------------------------------------------------------------
 
 
