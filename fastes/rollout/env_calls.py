@@ -56,11 +56,11 @@ class EnvCall(NamedTuple):
         return f"{self.kind}({', '.join([repr(self.name), *shown] if self.name else shown)})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the call for a checkpoint. If an argument is not a plain JSON value, only the call's text is stored."""
+        """Return the call for a checkpoint. Its text stands for a private name and for arguments that JSON cannot hold."""
         if self.kind not in _WITHOUT_ARGUMENTS:
             args, kwargs = self.given()
             written = [_as_json(list(args)), _as_json(kwargs)]
-            if all(map(_is_plain, written)):
+            if all(map(_is_plain, written)) and (self.kind == SET_OPTIONS or _is_public(self.name)):
                 return {"kind": self.kind, "name": self.name, "args": written[0], "kwargs": written[1]}
             return {"kind": LEFT_OUT, "name": self.in_words(), "args": [], "kwargs": {}}
         return {"kind": self.kind, "name": self.name, "args": [], "kwargs": {}}
@@ -79,7 +79,7 @@ class EnvCall(NamedTuple):
             raise ValueError("its kind is unknown")
         if not isinstance(name, str) or not isinstance(args, list) or not isinstance(kwargs, dict):
             raise ValueError("its name or its arguments are of the wrong type")
-        if kind in (SET_ATTR, ENV_METHOD) and (not name.isidentifier() or name.startswith("_")):
+        if kind in (SET_ATTR, ENV_METHOD) and not _is_public(name):
             raise ValueError(f"{name[:50]!r} is not a name of an attribute or method that others may use")
         if not all(map(_is_plain, (*args, *kwargs.values()))):
             raise ValueError("its arguments are not numbers, flags and plain words alone, and may name code or a file")
@@ -90,6 +90,11 @@ class EnvCall(NamedTuple):
 
 
 LEAVE_C = EnvCall(IN_PYTHON, IN_PYTHON, cloudpickle.dumps(((), {})))
+
+
+def _is_public(name: str) -> bool:
+    """Whether a file may name an attribute or a method: others may set or call it."""
+    return name.isidentifier() and not name.startswith("_")
 
 
 def _are_options(value: object) -> bool:

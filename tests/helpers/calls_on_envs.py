@@ -39,6 +39,9 @@ class Levels(gymnasium.Env[Any, Any]):
         self.raised += 1
         return self.raised
 
+    def _keep(self, amount: float) -> None:
+        self.kept = amount
+
     def refuse(self) -> None:
         raise RuntimeError("it will not")
 

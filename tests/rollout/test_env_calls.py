@@ -131,6 +131,25 @@ def test_what_a_file_cannot_hold_is_said_and_a_copy_has_it(tmp_path: Path) -> No
             assert loaded.env.unwrapped.weights.tolist() == [0.0, 0.0]
 
 
+def test_calls_of_private_names_are_left_out_of_a_file(tmp_path: Path) -> None:
+    """As of TimeLimit's `_max_episode_steps`: a file that named one would be refused."""
+
+    def limited() -> Any:
+        return gymnasium.wrappers.TimeLimit(make(), 3)
+
+    with FastES(limited, n_workers=0, **SETTINGS) as model:
+        model.get_env().set_attr("_max_episode_steps", 2)
+        model.get_env().env_method("_keep", 1)
+        model.get_env().set_attr("level", 3)
+        assert model.evaluate(1).lengths == [2]
+        model.save(tmp_path / "model")
+    with pytest.warns(UserWarning, match=r"does not hold set_attr\('_max_episode_steps', 2\), env_method\('_keep', 1\), which"):
+        loaded = FastES.load(tmp_path / "model", limited, 0)
+    with loaded:
+        assert loaded.env.unwrapped.level == 3
+        assert loaded.evaluate(1).lengths == [3]
+
+
 def test_more_calls_than_a_file_has_room_for_are_left_out_together(tmp_path: Path) -> None:
     """As of a callback that calls a method at each step: the training is saved all the same."""
     with FastES(make, n_workers=0, **SETTINGS) as model:
