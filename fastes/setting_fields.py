@@ -109,6 +109,8 @@ def checked_fields(settings: Any) -> None:
 def checked(item: Field[Any], value: Any) -> Any:
     """Return the value of a field as a plain one, or raise TypeError or ValueError that says what was expected."""
     name, told = item.name, described(item)
+    if isinstance(value, np.bool_):  # as of a table or a search
+        value = bool(value)
     if told.check is not None:
         return told.check(name, value)
     if item.type == "int":

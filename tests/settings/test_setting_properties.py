@@ -202,6 +202,7 @@ NUMPY: dict[str, tuple[Any, ...]] = {
     "float": (np.float64, np.float32, np.float16, np.int64, np.uint8, int),
     "ScheduleSetting": (np.float64, np.float32, np.float16, np.int64, np.uint8, int),
     "float | str": (np.float64, np.float32, np.float16, np.int64, np.uint8, int),
+    "bool": (np.bool_,),
 }
 
 
