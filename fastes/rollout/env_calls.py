@@ -145,11 +145,23 @@ class EnvCalls:
     """The calls of a training, in order. Calls are only added, so their number identifies an earlier state."""
 
     def __init__(self, made: Sequence[EnvCall] = ()) -> None:
-        self.made = tuple(made)
-        self._sent = len(self.made)  # calls that environments may already have been given
+        self._calls = list(made)
+        self._sent = len(made)  # calls that environments may already have been given
+        self._made: tuple[EnvCall, ...] | None = None  # the calls as they are handed out
 
     def __len__(self) -> int:
-        return len(self.made)
+        return len(self._calls)
+
+    @property
+    def made(self) -> tuple[EnvCall, ...]:
+        """All calls; the same object until another one is made. A callback may make one at each step."""
+        if self._made is None:
+            self._made = tuple(self._calls)
+        return self._made
+
+    def _add(self, call: EnvCall) -> None:
+        self._made = None
+        self._calls.append(call)
 
     def record(self, kind: str, name: str, *args: Any, **kwargs: Any) -> None:
         """Add a call, which environments are given from the next request on.
@@ -164,10 +176,11 @@ class EnvCalls:
             raise TypeError(
                 f"{kind}({name!r}, ...) cannot be sent to the environments of workers: {summary_of(error)}"
             ) from error
-        kept = self.made
-        if kind == SET_ATTR and len(kept) > self._sent and kept[-1][:2] == call[:2]:  # nothing was played in between
-            kept = kept[:-1]
-        self.made = (*kept, call)
+        if kind == SET_ATTR and len(self) > self._sent and self._calls[-1][:2] == call[:2]:  # nothing was played in between
+            self._made = None
+            self._calls[-1] = call
+        else:
+            self._add(call)
 
     @property
     def in_python(self) -> bool:
@@ -177,16 +190,16 @@ class EnvCalls:
     def leave_c(self) -> None:
         """Let nothing play in C from the next request on."""
         if not self.in_python:
-            self.made = (*self.made, LEAVE_C)
+            self._add(LEAVE_C)
 
     def sent(self, count: int | None = None) -> tuple[EnvCall, ...]:
         """Return the calls for the next request: all of them, or the first `count`."""
-        self._sent = len(self.made)
+        self._sent = len(self)
         return self.made if count is None else self.made[:count]
 
     def restore(self, made: Sequence[EnvCall]) -> None:
         """Replace all calls."""
-        self.made, self._sent = tuple(made), len(made)
+        self._made, self._calls, self._sent = None, list(made), len(made)
 
     def left_out(self) -> list[str]:
         """Return the texts of calls that the checkpoint could not hold and that were not forgotten since."""

@@ -6,10 +6,12 @@ import copy
 import io
 import json
 import pickle
+import time
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
@@ -285,6 +287,22 @@ def test_the_same_attribute_set_again_before_anything_plays_is_one_call() -> Non
     calls.sent()
     calls.record("set_attr", "level", 5)
     assert len(calls) == 2, "environments may have played in between"
+
+
+def test_a_call_takes_as_long_however_many_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A callback may make one at each step of a training of millions."""
+    content = cloudpickle.dumps(((1,), {}))
+    monkeypatch.setattr("fastes.rollout.env_calls.cloudpickle.dumps", lambda _: content)
+
+    def seconds(count: int) -> float:
+        calls, began = EnvCalls(), time.process_time()
+        for _ in range(count):
+            calls.record("env_method", "raise_by", 1)
+        assert len(calls.made) == len(calls) == count
+        return time.process_time() - began
+
+    few = min(seconds(2_000) for _ in range(3))
+    assert min(seconds(40_000) for _ in range(3)) < 60 * few
 
 
 def test_a_way_leads_from_one_list_of_calls_to_another(tmp_path: Path) -> None:
