@@ -14,6 +14,7 @@ from fastes.runs.run_info import Base, RunInfo, read_run_info
 from fastes.runs.rungs import Race
 from fastes.runs.setting_differences import value_in_words
 from fastes.system.console import say, say_beside
+from fastes.system.digits import in_digits
 from fastes.system.near_paths import printable
 
 _TITLE = 14  # columns of a row's name
@@ -84,7 +85,7 @@ def _race_in_words(race: Race, is_evaluated: bool) -> str:
     names = list(dict.fromkeys(race.recipes.values()))
     parts = [f"{len(names)} recipes ({', '.join(names)})"]
     for rung in race.rungs:
-        scores = ", ".join(f"{name} {score:.1f}" for name, score in zip(rung.recipes, rung.scores, strict=True))
+        scores = ", ".join(map(" ".join, zip(rung.recipes, in_digits(*rung.scores), strict=True)))
         parts.append(f"scores after {rung.at:,.0f} steps: {scores}")
     if race.winner:
         parts.append(f"{race.winner} has won")
@@ -99,8 +100,8 @@ def _scores_in_words(info: RunInfo) -> str:
     best = "no evaluation yet" if info.best is None else f"best evaluation {number_in_words(info.best)}"
     if info.result is None:
         return best
-    mean, std, worst, episodes = info.result
-    return f"{mean:.1f} +- {std:.1f}, worst {worst:.1f} over {episodes} episodes of the parameters that were kept; {best}"
+    mean, std, worst = in_digits(*info.result[:3])
+    return f"{mean} +- {std}, worst {worst} over {info.result.episodes} episodes of the parameters that were kept; {best}"
 
 
 def _base_in_words(base: Base) -> str:

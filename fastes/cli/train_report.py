@@ -22,6 +22,7 @@ from fastes.runs.run_config import BY_CTRL_C, OUT_OF_TIME
 from fastes.runs.run_folder import RunFolder
 from fastes.runs.video import can_draw
 from fastes.system.console import say
+from fastes.system.digits import in_digits
 from fastes.system.installation import install_command
 from fastes.training.evaluation import Evaluation
 
@@ -302,8 +303,8 @@ def _print_table(runs: Sequence[Run], outcomes: dict[int, Outcome]) -> None:
     for model, folder in runs:
         kept = outcomes[model.seed].kept
         solved = "yes" if model.solved else "no" if target else "-"
-        shown = f"{kept.mean:.1f} +- {kept.std:.1f}", f"{kept.worst:.1f}"
-        rows.append((str(model.seed), str(model.num_timesteps), *shown, solved, str(folder.shown)))
+        mean, std, least = in_digits(kept.mean, kept.std, kept.worst)
+        rows.append((str(model.seed), str(model.num_timesteps), f"{mean} +- {std}", least, solved, str(folder.shown)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         *numbers, path = row
@@ -313,8 +314,9 @@ def _print_table(runs: Sequence[Run], outcomes: dict[int, Outcome]) -> None:
         seeds = ", ".join(f"seed {model.seed}" for model in reached)
         say(f"{seeds}: target {_reached_here(reached[0])}")
     worst = min(runs, key=lambda run: _rank(outcomes[run.model.seed])).model.seed
-    say(f"median return {float(np.median(means)):.1f}")
-    say(f"worst return {outcomes[worst].kept.mean:.1f} (seed {worst})")
+    median, least = in_digits(float(np.median(means)), outcomes[worst].kept.mean)
+    say(f"median return {median}")
+    say(f"worst return {least} (seed {worst})")
 
 
 def draw_all(runs: Sequence[Run]) -> Path | None:

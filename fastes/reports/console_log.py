@@ -23,6 +23,7 @@ from fastes.reports.task_in_words import (
     space_in_words,
 )
 from fastes.system.console import columns_of, fitted, lasting
+from fastes.system.digits import in_digits
 from fastes.training.evaluation import Evaluation, FinishedEvaluation
 from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
@@ -147,7 +148,7 @@ class ConsoleLog(Callback):
         self._write_waiting()
         of = _evaluation_in_words(finished.evaluation.mean, finished.pending.timesteps + model.selection.steps_of_others)
         number = len(confirmation.returns)
-        fresh = f"{_fresh(number)} {'gives' if number == 1 else 'give'} {confirmation.mean:.1f}"
+        fresh = f"{_fresh(number)} {'gives' if number == 1 else 'give'} {in_digits(confirmation.mean)[0]}"
         so_far = f" ({count} so far)" if count > 1 else ""
         self._write(f"not confirmed{so_far}: {of}; {fresh} (target {model.target_return:g})")
 
@@ -166,7 +167,7 @@ def _fresh(episodes: int) -> str:
 
 
 def _evaluation_in_words(mean: float, timesteps: int) -> str:
-    return f"the evaluation of {mean:.1f} after {timesteps} steps"
+    return f"the evaluation of {in_digits(mean)[0]} after {timesteps} steps"
 
 
 def task_line(model: Model) -> str:
@@ -227,7 +228,8 @@ def rung_lines(rung: Rung) -> Iterator[str]:
     what = "recipe" if rung.recipes else "trial"
     where = f"rung {rung.number} of {rung.of}" if rung.of > 1 else f"{len(rung.scores)} {what}s"
     names = rung.recipes or tuple(f"trial {trial}" for trial, _ in rung.scores)
-    yield f"{where}: {', '.join(f'{name} {score:.1f}' for name, (_, score) in zip(names, rung.scores, strict=True))}"
+    scores = in_digits(*(score for _, score in rung.scores))
+    yield f"{where}: {', '.join(map(' '.join, zip(names, scores, strict=True)))}"
     on = list(rung.recipes[: rung.kept]) or [str(trial) for trial in sorted(trial for trial, _ in rung.scores[: rung.kept])]
     if len(on) == 1:
         returns = f"; its episodes return {rung.scores[0][1]:.4g} +- {rung.spread:.4g}" if rung.recipes else ""
@@ -237,7 +239,15 @@ def rung_lines(rung: Rung) -> Iterator[str]:
 
 
 class _Column(NamedTuple):
-    """A column of the table. rank: a narrow terminal shows the columns of the lowest ranks."""
+    """A column of the table.
+
+    Attributes:
+        title: Its title.
+        field: The field of a record that it shows.
+        form: The form of a number, as of str.format; "" for a return.
+        width: Characters.
+        rank: A narrow terminal shows the columns of the lowest ranks.
+    """
 
     title: str
     field: str
@@ -245,14 +255,17 @@ class _Column(NamedTuple):
     width: int
     rank: int
 
+    def text_of(self, value: float) -> str:
+        return self.form.format(value) if self.form else in_digits(value)[0]
+
 
 _TRIAL = _Column("trial", "trial", "{:d}", 5, 0)  # while several go on
 _COLUMNS = (
     _Column("gen", "generation", "{:d}", 5, 0),
     _Column("steps", "timesteps", "{:d}", 9, 1),
-    _Column("ret mean", "return_mean", "{:.1f}", 9, 3),
-    _Column("ret max", "return_max", "{:.1f}", 9, 4),
-    _Column("eval", "eval_return", "{:.1f}", 9, 2),
+    _Column("ret mean", "return_mean", "", 9, 3),
+    _Column("ret max", "return_max", "", 9, 4),
+    _Column("eval", "eval_return", "", 9, 2),
     _Column("rank", "eval_rank", "{:d}", 5, 12),
     _Column("elite", "elite_fraction", "{:.0%}", 6, 9),
     _Column("|theta|", "theta_norm", "{:.3g}", 8, 11),
@@ -278,7 +291,7 @@ def console_line(record: Record, columns: int | None = None, trials: bool = Fals
     """Return a row of the table; see `console_header`."""
     missing = () if record.eval_generation else ("eval_return", "eval_rank")
     shown = _fitting(columns, trials)
-    values = ("-" if each.field in missing else each.form.format(getattr(record, each.field)) for each in shown)
+    values = ("-" if each.field in missing else each.text_of(getattr(record, each.field)) for each in shown)
     return " ".join(f"{value:>{each.width}}" for value, each in zip(values, shown, strict=True))
 
 

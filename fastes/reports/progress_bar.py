@@ -20,6 +20,7 @@ from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.rollout.batch import StepsPlayed
 from fastes.system.console import BottomLine, in_notebook, lasting
+from fastes.system.digits import in_digits
 from fastes.system.forks import tell_of_forks
 from fastes.training.final_selection import FinalSelection, episodes_of_selection
 from fastes.training.record import Record
@@ -391,9 +392,9 @@ class ProgressBar(Callback):
     def _notes(self) -> tuple[str, ...]:
         """Return the last evaluation, the best one, the mean of the last population and the workers' utilisation, if known."""
         median = "median " if self.expected > 1 else ""
-        notes = [f"{median}eval {statistics.median(self._evaluations.values()):.1f}"] if self._evaluations else []
-        notes += [f"best {self._best:.1f}"] if math.isfinite(self._best) else []
-        notes += [f"{median}mean {statistics.median(self._means.values()):.1f}"] if self._means else []
+        notes = [f"{median}eval {in_digits(statistics.median(self._evaluations.values()))[0]}"] if self._evaluations else []
+        notes += [f"best {in_digits(self._best)[0]}"] if math.isfinite(self._best) else []
+        notes += [f"{median}mean {in_digits(statistics.median(self._means.values()))[0]}"] if self._means else []
         return (*notes, f"util {self._utilisation:.0%}") if math.isfinite(self._utilisation) else tuple(notes)
 
     def _begin(self) -> None:

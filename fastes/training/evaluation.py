@@ -16,6 +16,7 @@ from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
 from fastes.es.portable_math import mean_and_std
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
+from fastes.system.digits import in_digits
 from fastes.system.html_tables import html_table
 
 Float32 = npt.NDArray[np.float32]
@@ -59,7 +60,8 @@ class Evaluation(_Episodes):
 
     def in_words(self) -> str:
         """Mean, standard deviation and worst return, for people."""
-        return f"return {self.mean:.1f} +- {self.std:.1f}, worst {self.worst:.1f}"
+        mean, std, worst = in_digits(self.mean, self.std, self.worst)
+        return f"return {mean} +- {std}, worst {worst}"
 
     def __repr__(self) -> str:
         low, high = (self.returns.min(), self.returns.max()) if len(self.returns) else (math.nan, math.nan)

@@ -36,7 +36,7 @@ KINDS = {
     "one-120": ([*ONE], 120, SAID),
     "seeds": (["--workers", "2", "--seeds", "2"], 80, [r"median return -?\d+\.\d"]),
 }
-ROW = re.compile(r" +\d+ +\d+ +\d+ +-?\d+\.\d +.*%")
+ROW = re.compile(r" +\d+ +\d+ +\d+ +-?(?:\d+\.\d|0\.\d\d) +.*%")
 
 
 def _joined(lines: list[str], columns: int) -> list[str]:
