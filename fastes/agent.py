@@ -104,6 +104,7 @@ class StepwiseCallback(Protocol):
 
 CallbackArgument = Callback | StepwiseCallback | Callable[..., Any] | str | Sequence[Any] | None
 _Agent = TypeVar("_Agent", bound="Agent")
+_NAMED = 3  # calls in a message
 _ROW_SECONDS = 1.0  # between rows of statistics
 LINE_SECONDS = 10.0  # between lines of a progress bar in a file or a pipe
 
@@ -242,7 +243,7 @@ class Agent:
         if self._is_learning(sys._getframe().f_back):
             raise FastESError(
                 "learn() was called by a callback of learn(), for the same model or one that trains with it: train a copy, "
-                "copy.deepcopy(model), or learn after that training, which False from its callbacks ends"
+                "copy.deepcopy(model), or return False from its callbacks to end that training, and learn then"
             )
         check_flag("reset_num_timesteps", reset_num_timesteps)
         check_flag("progress_bar", progress_bar)
@@ -568,8 +569,10 @@ class Agent:
             other_env: Whether an environment was given.
         """
         if left_out := self.training.env_calls.left_out():
+            named = ", ".join(left_out[:_NAMED])
+            more = f" and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
             warn_user(
-                f"the checkpoint does not hold {', '.join(left_out)}, which environments were given: call it again on "
+                f"the checkpoint does not hold {named}{more}, which environments were given: call it again on "
                 "model.get_env() before learn or evaluate",
                 UserWarning,
             )
@@ -768,9 +771,11 @@ class Agent:
             pool = make_pool(source, choice)
             evaluator = Evaluator(source, trainings_of(self.selection), pool)
             evaluator.collect_infos_like(self.evaluator)
+            selection = self.selection.in_new_env().with_episode_limit(source.episode_limit)
+            if source.vector_env is None and selection.training.cuts_endless_episodes:  # perhaps an environment knows a limit
+                selection = selection.with_episode_limit(evaluator.look().episode_limit)
             self.source, self.evaluator, self.pool = source, evaluator, pool
-            self.trainer.move(self.selection.in_new_env().with_episode_limit(source.episode_limit), evaluator)
-            self.note_episode_limit()  # `learn`, if a callback of it comes here, does not ask again
+            self.trainer.move(selection, evaluator)
         tell_of_target(source, self.settings)
 
     # --- closing ------------------------------------------------------------------------------------------------------

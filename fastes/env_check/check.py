@@ -343,7 +343,7 @@ def _played(
             whereabouts.enter(AGAIN)
             check = check._replace(repeated=compared(*(random_episode(env, _FIRST_SEED, limit) for _ in range(2))))
         whereabouts.enter(GYMNASIUM)
-        differences = [*_differences_in_c(env, seeds[:_COMPARED], limit, seconds)]
+        differences = list(_differences_in_c(env, seeds[:_COMPARED], limit, seconds))
         if differences:  # then a training plays in Python
             model.evaluator.env_calls.leave_c()
         faults = [*differences, *_said_by_gymnasium(env)]

@@ -277,7 +277,7 @@ def _check_same_arrays(before: Optimizer, after: Optimizer) -> None:
     for name in (*was, *now):
         if was.get(name) != now.get(name):
             raise ValueError(
-                f"the state of {shown(after)} has {name!r} as {now.get(name, 'nothing')} after a step, and as "
-                f"{was.get(name, 'nothing')} before it: expected the same names, dtypes and shapes, or no checkpoint of it "
+                f"the state of {shown(after)} has {name!r} as {now.get(name, 'no array')} after a step, and as "
+                f"{was.get(name, 'no array')} before it: expected the same names, dtypes and shapes, or no checkpoint of it "
                 "could be loaded"
             )

@@ -111,7 +111,8 @@ def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:
     if references:  # it depends on the model's seed and observations alone
         groups["reference"] = {"observations": references[0]}
     if len(training.env_calls):
-        data["env_calls"] = calls_to_json(training.env_calls)
+        needed = {evaluation.calls for trial in selection.trials for evaluation in trial.training.pending}
+        data["env_calls"] = calls_to_json(training.env_calls, needed)
     return Checkpoint(data, groups)
 
 

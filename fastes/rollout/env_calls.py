@@ -7,7 +7,7 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -26,7 +26,9 @@ IN_PYTHON = "in Python"  # no call: from here on nothing plays in C, as a compar
 _WITHOUT_ARGUMENTS = (FORGET, LEFT_OUT, IN_PYTHON)
 _DTYPE = "numpy_dtype"  # key of an object that stands for a number
 _NUMBERS = {kind.__name__.rstrip("_"): kind for kind in (np.float64, np.float32, np.int64, np.int32, np.bool_)}
-_MOST_BYTES = 3 << 20  # of all calls in a checkpoint, which has room for 4 MiB of values
+_MOST_BYTES = 2 << 20  # of all calls in a checkpoint, which has room for 4 MiB of values
+_MOST_OF_ONE = 1 << 16  # bytes of a call in a checkpoint
+_LONGEST = 200  # characters of a call in a message
 _HEAD = 16  # bytes before a record: the number of the record before it, and its size
 
 
@@ -52,15 +54,16 @@ class EnvCall(NamedTuple):
         if self.kind in _WITHOUT_ARGUMENTS:
             return self.name
         args, kwargs = self.given()
-        shown = [reprlib.repr(value) for value in args] + [f"{key}={reprlib.repr(value)}" for key, value in kwargs.items()]
-        return f"{self.kind}({', '.join([repr(self.name), *shown] if self.name else shown)})"
+        shown = [reprlib.repr(value) for value in args[:9]] + [f"{key}={reprlib.repr(value)}" for key, value in kwargs.items()]
+        return f"{self.kind}({', '.join([repr(self.name), *shown] if self.name else shown)})"[:_LONGEST]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the call for a checkpoint. Its text stands for a private name and for arguments that JSON cannot hold."""
+        """Return the call for a checkpoint. Its text stands for a private name, and for arguments that JSON cannot hold."""
         if self.kind not in _WITHOUT_ARGUMENTS:
             args, kwargs = self.given()
             written = [_as_json(list(args)), _as_json(kwargs)]
-            if all(map(_is_plain, written)) and (self.kind == SET_OPTIONS or _is_public(self.name)):
+            is_short = len(self.arguments) <= _MOST_OF_ONE
+            if is_short and all(map(_is_plain, written)) and (self.kind == SET_OPTIONS or _is_public(self.name)):
                 return {"kind": self.kind, "name": self.name, "args": written[0], "kwargs": written[1]}
             return {"kind": LEFT_OUT, "name": self.in_words(), "args": [], "kwargs": {}}
         return {"kind": self.kind, "name": self.name, "args": [], "kwargs": {}}
@@ -147,21 +150,18 @@ class EnvCalls:
     def __init__(self, made: Sequence[EnvCall] = ()) -> None:
         self._calls = list(made)
         self._sent = len(made)  # calls that environments may already have been given
-        self._made: tuple[EnvCall, ...] | None = None  # the calls as they are handed out
+        self._made: tuple[EnvCall, ...] = ()  # the calls as they were handed out last
 
     def __len__(self) -> int:
         return len(self._calls)
 
     @property
     def made(self) -> tuple[EnvCall, ...]:
-        """All calls; the same object until another one is made. A callback may make one at each step."""
-        if self._made is None:
-            self._made = tuple(self._calls)
-        return self._made
-
-    def _add(self, call: EnvCall) -> None:
-        self._made = None
-        self._calls.append(call)
+        """All calls; the same tuple until the next call. A callback may make one at each step."""
+        calls, made = self._calls, self._made
+        if len(made) != len(calls) or (calls and made[-1] is not calls[-1]):  # another thread may read them meanwhile
+            self._made = made = tuple(calls)
+        return made
 
     def record(self, kind: str, name: str, *args: Any, **kwargs: Any) -> None:
         """Add a call, which environments are given from the next request on.
@@ -177,10 +177,9 @@ class EnvCalls:
                 f"{kind}({name!r}, ...) cannot be sent to the environments of workers: {summary_of(error)}"
             ) from error
         if kind == SET_ATTR and len(self) > self._sent and self._calls[-1][:2] == call[:2]:  # nothing was played in between
-            self._made = None
             self._calls[-1] = call
         else:
-            self._add(call)
+            self._calls.append(call)
 
     @property
     def in_python(self) -> bool:
@@ -190,7 +189,7 @@ class EnvCalls:
     def leave_c(self) -> None:
         """Let nothing play in C from the next request on."""
         if not self.in_python:
-            self._add(LEAVE_C)
+            self._calls.append(LEAVE_C)
 
     def sent(self, count: int | None = None) -> tuple[EnvCall, ...]:
         """Return the calls for the next request: all of them, or the first `count`."""
@@ -199,7 +198,7 @@ class EnvCalls:
 
     def restore(self, made: Sequence[EnvCall]) -> None:
         """Replace all calls."""
-        self._made, self._calls, self._sent = None, list(made), len(made)
+        self._calls, self._sent = list(made), len(made)
 
     def left_out(self) -> list[str]:
         """Return the texts of calls that the checkpoint could not hold and that were not forgotten since."""
@@ -344,16 +343,31 @@ class CallRecords:
         return found[::-1] if want == have else None
 
 
-def calls_to_json(calls: EnvCalls) -> list[dict[str, Any]]:
-    """Return the calls for a checkpoint. If they are too long for one, those in force become one call that is left out."""
-    records = [call.to_json() for call in calls.made]
-    if len(json.dumps(records, indent=1)) <= _MOST_BYTES:
-        return records
-    kept, shortened = in_force(calls.made), [LEAVE_C] if calls.in_python else []
-    if kept:
-        told = f"{len(kept):,} calls, more than it has room for, the last one {kept[-1].in_words()}"
-        shortened.append(EnvCall(LEFT_OUT, told, LEAVE_C.arguments))
-    return [call.to_json() for call in shortened]
+def calls_to_json(calls: EnvCalls, needed: Collection[int]) -> list[dict[str, Any]]:
+    """Return the calls for a checkpoint. If they are too long for one, it gets those in force, or a text in their place.
+
+    Args:
+        calls: The calls.
+        needed: The numbers of calls that pending evaluations play after. Those in force can only stand for all, or for none.
+    """
+    made = calls.made
+    in_python, kept = [LEAVE_C] if calls.in_python else [], in_force(made)
+    for choice in (made, *([[*in_python, *kept]] if {*needed} <= {0, len(made)} else [])):
+        if (records := _records_of(choice)) is not None:
+            return records
+    told = f"{len(made):,} calls, more than it has room for, the last one {made[-1].in_words()}"
+    return [call.to_json() for call in (*in_python, EnvCall(LEFT_OUT, told, LEAVE_C.arguments))]
+
+
+def _records_of(calls: Sequence[EnvCall]) -> list[dict[str, Any]] | None:
+    """Return calls for a checkpoint; None if they are too long for one."""
+    records, room = list[dict[str, Any]](), _MOST_BYTES
+    for call in calls:
+        records.append(call.to_json())
+        room -= len(json.dumps(records[-1], indent=1))
+        if room < 0:
+            return None
+    return records
 
 
 def calls_from_json(records: object) -> tuple[EnvCall, ...]:

@@ -40,7 +40,7 @@ def attributes_of(model: object, exclude: Collection[str] = (), include: Collect
             continue
         try:
             if not name.isidentifier():  # `setattr` takes any, and a file that has it would be refused
-                raise ValueError("its name is not one that Python can read")
+                raise ValueError("its name is not an identifier")
             kept[name] = _plain(value, _DEEPEST)
             if len(json.dumps(kept[name])) > _MOST_BYTES:
                 raise ValueError(f"it is longer than {_MOST_BYTES:,} bytes")

@@ -417,11 +417,12 @@ class Training:
         strategy.reseed(values["seed"])
         normalizer = self.normalizer.like({name: rest[f"{PREFIX}{name}"] for name in self.normalizer.state()})
         policy = normalizer, strategy.theta
+        evaluations = pending_from_fields(f"{place}.pending", values["pending"], pending, *policy)
         new = self._replace(
             seed=values["seed"],
             strategy=strategy,
             normalizer=normalizer,
-            pending=pending_from_fields(f"{place}.pending", values["pending"], pending, *policy),
+            pending=tuple(each._replace(calls=min(each.calls, len(self.env_calls))) for each in evaluations),
             counters=Counters.from_fields(f"{place}.counters", values["counters"]),
         )
         if values["archive"] is not None or archive:

@@ -853,6 +853,25 @@ def test_another_environment_has_its_own_limit(vector: bool, before: int) -> Non
         assert model.evaluate(1).lengths == [1_000]
 
 
+@pytest.mark.parametrize("works", [0, 1])
+def test_an_environment_that_cannot_be_built_leaves_the_one_before(works: int) -> None:
+    built: list[int] = []
+
+    def make() -> Any:
+        built.append(0)
+        if len(built) > works:
+            raise OSError("the port is in use")
+        return Blank()
+
+    with FastES(made(SaysSo, 600), n_workers=0, **SMALL) as model:
+        model.learn(1_000)
+        with pytest.raises(OSError, match="in use"):
+            model.set_env(make)
+        assert len(built) == works + 1
+        assert model.training.episode_limit == 600
+        assert model.evaluate(1).lengths == [600]
+
+
 def test_a_callback_may_set_an_environment_with_another_limit() -> None:
     def change(model: Any, record: Any) -> None:
         if record.generation == 1:

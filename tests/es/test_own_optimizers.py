@@ -259,8 +259,8 @@ class Drifting:
     [
         (lambda v: {"v": np.float64(0.9) * v}, r"'v' as float64 of shape \(3,\) after a step, and as float32 of shape \(3,\)"),
         (lambda v: {"v": np.append(v, v[:1])}, r"'v' as float32 of shape \(4,\) after a step"),
-        (lambda v: {"v": v, "t": np.ones(1)}, r"'t' as float64 of shape \(1,\) after a step, and as nothing before"),
-        (lambda _: {}, "'v' as nothing after a step"),
+        (lambda v: {"v": v, "t": np.ones(1)}, r"'t' as float64 of shape \(1,\) after a step, and as no array before"),
+        (lambda _: {}, "'v' as no array after a step"),
     ],
     ids=["dtype", "shape", "more", "fewer"],
 )

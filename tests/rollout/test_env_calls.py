@@ -166,6 +166,38 @@ def test_more_calls_than_a_file_has_room_for_are_left_out_together(tmp_path: Pat
         with caught_warnings() as messages, FastES.load(tmp_path / "none", make, 0) as loaded:
             assert loaded.evaluate(2).returns.tolist() == model.evaluate(2).returns.tolist()
         assert messages == []
+        model.get_env().set_attr("level", 7)
+        model.save(tmp_path / "later")
+        with caught_warnings() as messages, FastES.load(tmp_path / "later", make, 0) as loaded:
+            assert loaded.env.unwrapped.level == 7
+        assert messages == []
+
+
+def test_calls_that_a_pending_evaluation_needs_are_not_left_out_in_silence(tmp_path: Path) -> None:
+    with FastES(make, n_workers=0, **{**SETTINGS, "eval_lag": 2}) as model:
+        model.get_env().env_method("raise_by", 2)
+        model.training.env_calls.restore(model.training.env_calls.made * 50_000)
+        model.learn(1)
+        assert model.training.pending
+        model.get_env().forget_calls()
+        model.save(tmp_path / "model")
+    with pytest.warns(UserWarning, match="does not hold 50,001 calls"):
+        FastES.load(tmp_path / "model", make, 0).close()
+
+
+def test_one_long_call_and_many_private_ones_are_named_in_short(tmp_path: Path) -> None:
+    with FastES(make, n_workers=0, **SETTINGS) as model:
+        model.get_env().set_attr("level", 3)
+        model.get_env().set_attr("weights", [1.5] * 100_000)
+        for value in range(100):
+            model.get_env().env_method("_keep", value)
+        model.save(tmp_path / "model")
+    with caught_warnings() as messages, FastES.load(tmp_path / "model", make, 0) as loaded:
+        assert loaded.env.unwrapped.level == 3
+    (message,) = messages
+    assert "set_attr('weights', [1.5, 1.5, " in message
+    assert "env_method('_keep', 1) and 98 more" in message
+    assert len(message) < 500
 
 
 def test_numbers_of_numpy_are_kept_with_their_dtypes(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_name_that_is_not_an_identifier_is_left_out(model: Any, name: str, tmp
     with caught_warnings() as messages:
         model.save(tmp_path / "model")
     (message,) = messages
-    assert message.startswith(f"model.{name} is a int that a checkpoint cannot hold (its name is not one")
+    assert message.startswith(f"model.{name} is a int that a checkpoint cannot hold (its name is not an identifier")
     assert _loaded(tmp_path / "model").level == 3  # type: ignore[attr-defined]
 
 
