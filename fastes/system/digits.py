@@ -19,4 +19,4 @@ def in_digits(*returns: float) -> tuple[str, ...]:
     if largest and not _LEAST <= largest < _MOST:
         return tuple(f"{value:.2e}" for value in returns)
     decimals = 1 - math.floor(math.log10(largest)) if 0.0 < largest < 1.0 else 1
-    return tuple(f"{round(value, decimals) + 0.0:.{decimals}f}" for value in returns)  # + 0.0: no -0.0
+    return tuple(f"{value:.{decimals}f}" for value in returns)
