@@ -139,6 +139,11 @@ class Agent:
     kept_evaluations: KeptEvaluations
     base_preset: str = ""
     given_settings: Mapping[str, Any]
+    _env: CalledEnv | None
+    _predictors: dict[int, Predictor]
+    _acting_seed: int
+    _one_thread: OneThread
+    _warnings: dict[int, StatisticsWarnings]
 
     def __init__(
         self,
@@ -189,11 +194,11 @@ class Agent:
         self.pool_choice, self.pool = choice, make_pool(source, choice)
         self.max_minutes, self.kept_evaluations = math.inf, KeptEvaluations()
         self.given_settings: Mapping[str, Any] = {}
-        self._env: CalledEnv | None = None
+        self._env = None
         self.evaluator = Evaluator(source, trainings_of(selection), self.pool)
         self.trainer = Trainer(selection, self.evaluator)
-        self._predictors, self._acting_seed = dict[int, Predictor](), selection.seed
-        self._one_thread, self._warnings = OneThread(), dict[int, StatisticsWarnings]()
+        self._predictors, self._acting_seed = {}, selection.seed
+        self._one_thread, self._warnings = OneThread(), {}
         tell_of_forks(self)
 
     # --- learning -----------------------------------------------------------------------------------------------------

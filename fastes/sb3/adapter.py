@@ -146,6 +146,14 @@ class FastES(Agent):
     log_interval: int | None
     tb_log_name: str
     logger_was_set: bool
+    _said: set[str]
+    _logger: Any
+    _vec_env: Any
+    _shown_env: tuple[Any, Any]  # the environment of get_env, and what as_sb3_shows made of it
+    _learn_started: float
+    _timesteps_at_start: int
+    _recent: _Recent
+    _shown: _Buffers
 
     def __init__(
         self,
@@ -192,13 +200,13 @@ class FastES(Agent):
         self, source: EnvSource, selection: Selection, choice: PoolChoice, verbose: int, keywords: tuple[str, ...]
     ) -> None:
         super()._set_up(source, selection, choice, verbose, keywords)
-        self._said: set[str] = set()
+        self._said = set()
         self.log_interval = 1
         self.tb_log_name = "FastES"
-        self._logger: Any = None
+        self._logger = None
         self.logger_was_set = False
-        self._vec_env: Any = None
-        self._shown_env: tuple[Any, Any] = None, None  # the environment of get_env, and what as_sb3_shows made of it
+        self._vec_env = None
+        self._shown_env = None, None
         self._learn_started, self._timesteps_at_start = time.monotonic(), 0
         vars(self).update(settings=self.settings, seed=self.seed)  # W&B lists vars(model); the properties come first
         self._log_to(None, 100)

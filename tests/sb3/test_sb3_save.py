@@ -55,6 +55,12 @@ def test_attributes_are_left_out_and_included(model: Any, tmp_path: Path) -> Non
     assert not hasattr(_loaded(tmp_path / "model"), "_secret")
 
 
+def test_own_attributes_are_not_included(model: Any, tmp_path: Path) -> None:
+    for name in vars(model).keys() - {"_logger", *VALUES}:
+        model.save(tmp_path / "model", include=[name])
+        assert _loaded(tmp_path / "model").level == 3, name  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("value", [object(), {1: 2}, float("nan"), np.zeros(2), [[lambda: 0]], "x" * (1 << 21), 2**70])
 def test_what_a_file_cannot_hold_is_said(model: Any, value: Any, tmp_path: Path) -> None:
     model.tool = value
