@@ -231,7 +231,8 @@ class VideoWriter:
         self.every = max(1, int(fps // _LEAST_FPS))  # steps per frame
         self.fps = fps / self.every
         self.most, self.cut = math.inf, False  # frames, and whether there would be more
-        self.part = path.with_name(f".{path.stem}.part{path.suffix}")
+        # absolute: in a relative path, ffmpeg would take what comes before a colon for a protocol
+        self.part = path.absolute().with_name(f".{path.stem}.part{path.suffix}")
         self._ffmpeg: Generator[None, Any, None] | None = None
 
     def limit(self, frames: float | None, seconds: float | None) -> None:

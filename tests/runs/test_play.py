@@ -119,6 +119,14 @@ def test_a_video_that_was_cut_off_has_no_name(cartpole: Path) -> None:
     assert not [path for path in video.parent.iterdir() if ".part" in path.name]
 
 
+def test_a_name_with_a_colon_is_a_file(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a time of day; ffmpeg reads it as a protocol."""
+    monkeypatch.chdir(cartpole.parent)
+    with FastES.load(cartpole, n_workers=0) as model:
+        play(model, video="10:30.gif", max_frames=2)
+    assert sorted(os.listdir()) == ["10:30.gif", "cartpole.zip"]
+
+
 @pytest.mark.parametrize("suffix", [".mp4", ".m4v", ".mov", ".mkv", ".gif"])
 def test_every_container_holds_every_frame(suffix: str, cartpole: Path) -> None:
     with FastES.load(cartpole, n_workers=0) as model:
