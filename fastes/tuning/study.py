@@ -22,6 +22,7 @@ PRUNERS = ("median", "halving", "hyperband", "none")
 RUNGS = (1, 2, 4, 8)  # eighths of a training after which it is evaluated, as the pruners' resource
 TRIALS = 40  # if neither a number nor a time was given
 TIMESTEPS = 200_000  # of each training in an environment without a preset
+_EXAMPLES = {"sampler": "CmaEsSampler", "pruner": "HyperbandPruner"}  # of Optuna's objects
 _NAME = "tune"
 _STRIDE = 1_000_003  # between the sampler's seeds of two studies
 
@@ -36,9 +37,20 @@ def import_optuna() -> Any:
     return optuna
 
 
-def check_name_of(argument: str, value: object, expected: Sequence[str]) -> None:
-    """Raise ValueError unless a value is one of the names that an argument may have."""
-    if value not in expected:
+def check_choice(argument: str, value: object, expected: Sequence[str], kind: type) -> None:
+    """Raise ValueError unless a name is one that an argument may have; TypeError for what is neither a name nor of the kind.
+
+    Args:
+        argument, value: The argument.
+        expected: Its names.
+        kind: The class of Optuna's whose objects it may be, too.
+    """
+    if not isinstance(value, (str, kind)):
+        raise TypeError(
+            f"{argument} = {value!r}: expected one of {tuple(expected)}, or an object of a class of optuna.{argument}s, as in "
+            f"{argument}=optuna.{argument}s.{_EXAMPLES[argument]}()"
+        )
+    if isinstance(value, str) and value not in expected:
         raise ValueError(f"{argument} = {value!r}: expected one of {tuple(expected)}{suggest(value, expected)}")
 
 

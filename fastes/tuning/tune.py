@@ -44,7 +44,7 @@ from fastes.system.digits import in_digits
 from fastes.system.html_tables import html_table
 from fastes.tuning.candidates import FIRST_EPISODE, Candidate, Learner, train_candidates
 from fastes.tuning.results import preset_values, write_plots, write_preset, write_table
-from fastes.tuning.study import PRUNERS, RUNGS, SAMPLERS, TIMESTEPS, TRIALS, Study, check_name_of, import_optuna, opened_study
+from fastes.tuning.study import PRUNERS, RUNGS, SAMPLERS, TIMESTEPS, TRIALS, Study, check_choice, import_optuna, opened_study
 
 FINALISTS, REPORT_SEEDS, REPORT_EPISODES = 5, 5, 20
 PLAY_OFF = 2  # times n_seeds: the seeds of each finalist
@@ -177,7 +177,7 @@ def tune(
     fixed: Mapping[str, Any],
 ) -> Tuned:
     """Search for settings; see Agent.tune. make: the model's class. arguments: its others, such as n_workers."""
-    import_optuna()
+    optuna = import_optuna()
     ends_at = time.monotonic() + 60.0 * checked_minutes(max_minutes)
     for name, value, least, most in (
         ("n_seeds", n_seeds, 1, 1000),
@@ -186,9 +186,8 @@ def tune(
         ("n_trials", TRIALS if n_trials is None else n_trials, 1, _NO_NUMBER),
     ):
         check_int(name, value, least, most)
-    for name, value, names in (("sampler", sampler, SAMPLERS), ("pruner", pruner, PRUNERS)):
-        if isinstance(value, str):
-            check_name_of(name, value, names)
+    check_choice("sampler", sampler, SAMPLERS, optuna.samplers.BaseSampler)
+    check_choice("pruner", pruner, PRUNERS, optuna.pruners.BasePruner)
     most = n_trials if n_trials is not None else TRIALS if math.isinf(ends_at) else _NO_NUMBER
     path = None if study is None else Path(study).absolute()
     if path is not None and path.suffix == FILE:
