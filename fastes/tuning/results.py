@@ -62,7 +62,7 @@ def write_plots(history: Path, importance: Path, study: optuna.Study) -> list[Pa
         from optuna.visualization import matplotlib as plots
     except ImportError:
         return []
-    with contextlib.suppress(ValueError, RuntimeError), _figure(plt, history):
+    with contextlib.suppress(ValueError, RuntimeError, OverflowError), _figure(plt, history):
         axes = plots.plot_optimization_history(study, target_name="mean noise-free return")
         values = sorted(trial.value for trial in study.get_trials(deepcopy=False) if trial.value is not None)
         middle, best = values[len(values) // 2], values[-1]
@@ -71,7 +71,7 @@ def write_plots(history: Path, importance: Path, study: optuna.Study) -> list[Pa
             axes.set_ylim(lowest, best + 0.1 * (best - lowest))
             below = sum(value < lowest for value in values)
             axes.annotate(f"{below} of {len(values)} scores lie below", (0.01, 0.01), xycoords="axes fraction", fontsize=9)
-    with contextlib.suppress(ValueError, RuntimeError), _figure(plt, importance):
+    with contextlib.suppress(ValueError, RuntimeError, OverflowError), _figure(plt, importance):
         plots.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
     return [path for path in (history, importance) if path.exists()]
 
@@ -81,6 +81,7 @@ def _figure(plt: Any, path: Path) -> Iterator[None]:
     """Write the figure that the block draws, and close it. The user's backend and style stay."""
     with plt.rc_context(), plt.ioff(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of parameters that few trials have
+        warnings.simplefilter("ignore", RuntimeWarning)  # of scores near the largest float64
         before = set(plt.get_fignums())
         try:
             yield

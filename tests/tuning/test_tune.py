@@ -114,6 +114,16 @@ def test_the_history_says_what_lies_below_it(scores: list[float], tmp_path: Path
     assert below == (min(scores) < 0.0)
 
 
+def test_a_picture_that_cannot_be_drawn_loses_no_search(tmp_path: Path) -> None:
+    """Matplotlib's ticks overflow."""
+    pytest.importorskip("matplotlib")
+    study = optuna.create_study(direction="maximize")
+    for score in (1.7e308, -1.7e308):
+        study.add_trial(optuna.trial.create_trial(value=score))
+    write_plots(tmp_path / "history.png", tmp_path / "importance.png", study)
+    assert not (tmp_path / "history.png").exists()
+
+
 def test_reported_seeds_decide_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every training, with its stage: the fresh ones come last, and share no seed with the others."""
     seeds: list[int] = []
