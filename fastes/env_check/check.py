@@ -30,6 +30,7 @@ from fastes.reports.task_in_words import (
     nothing_to_climb,
     number_in_words,
     returns_in_words,
+    scaled,
     space_in_words,
 )
 from fastes.rollout.episode import EpisodeSettings
@@ -80,7 +81,8 @@ class PolicyEpisodes(NamedTuple):
     @property
     def noise(self) -> float:
         """Standard deviation of the returns of one policy over environment seeds, as a root mean square over policies."""
-        return float(np.sqrt(self.returns.var(axis=1, ddof=1).mean()))
+        returns, unit = scaled(self.returns)
+        return unit * float(np.sqrt(returns.var(axis=1, ddof=1).mean()))
 
     @property
     def spread(self) -> float:
@@ -89,10 +91,11 @@ class PolicyEpisodes(NamedTuple):
         All play the same seeds, so the part of a return that a seed gives to all of them cancels out.
         """
         policies, episodes = self.returns.shape
-        means = self.returns.mean(axis=1)
-        rest = self.returns - means[:, None] - self.returns.mean(axis=0) + means.mean()
+        returns, unit = scaled(self.returns)
+        means = returns.mean(axis=1)
+        rest = returns - means[:, None] - returns.mean(axis=0) + means.mean()
         chance = float((rest**2).sum()) / ((policies - 1) * (episodes - 1))
-        return math.sqrt(max(0.0, float(means.var(ddof=1)) - chance / episodes))
+        return unit * math.sqrt(max(0.0, float(means.var(ddof=1)) - chance / episodes))
 
 
 class EnvCheck(NamedTuple):
@@ -654,7 +657,8 @@ def _percent(share: float) -> str:
 
 def _summary(values: npt.NDArray[Any]) -> dict[str, float | None]:
     of: dict[str, Callable[[npt.NDArray[Any]], Any]] = {"mean": np.mean, "std": np.std, "min": np.min, "max": np.max}
-    return {name: _number(float(function(values))) for name, function in of.items()}
+    plain, unit = scaled(values)
+    return {name: _number(unit * float(function(plain))) for name, function in of.items()}
 
 
 def _number(value: float) -> float | None:

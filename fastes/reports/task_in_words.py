@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 
 import numpy as np
@@ -13,6 +14,7 @@ from fastes.rollout.obs_normalizer import ObsNormalizer
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 _MOST = 160  # characters of a space
+_LARGE = 1e150  # numbers whose squares float64 cannot sum
 _ROUNDING = 1e-3  # by which a root mean square may pass a bound
 
 
@@ -41,8 +43,16 @@ def returns_in_words(returns: npt.NDArray[np.float64]) -> str:
         return "none of them finite"
     if finite.min() == finite.max():
         return number_in_words(finite[0])
-    low, high, mean, std = (number_in_words(value) for value in (finite.min(), finite.max(), finite.mean(), finite.std()))
+    values, unit = scaled(finite)
+    of = (values.min(), values.max(), values.mean(), values.std())
+    low, high, mean, std = (number_in_words(unit * float(value)) for value in of)
     return f"{low} to {high}, mean {mean} +- {std}"
+
+
+def scaled(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], float]:
+    """Return numbers, float64 (..., n), in a unit in which their squares have a sum, and that unit, nearly always 1.0."""
+    largest = float(np.abs(values).max())
+    return (values / largest, largest) if _LARGE < largest < math.inf else (values, 1.0)
 
 
 def number_in_words(value: float) -> str:

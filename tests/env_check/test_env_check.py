@@ -291,6 +291,25 @@ class SometimesWorthless(Push):
         return math.nan if self.at > 0.75 else -abs(self.at)
 
 
+class Huge(Push):
+    """Returns whose sum no float64 holds."""
+
+    def reward(self) -> Any:
+        return -1e306 * (4.0 + abs(self.at))
+
+
+def test_returns_near_the_largest_number_are_told() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check = checked(Huge)
+        returns, said = check.to_json()["random_episodes"]["returns"], str(check)
+    assert returns["min"] <= returns["mean"] <= returns["max"] < -1e307
+    assert 0.0 < returns["std"] < 1e307
+    assert re.search(r"mean -\d\.\d+e\+307 \+- \d", said)
+    assert check.policies is not None
+    assert 0.0 < check.policies.noise < 1e308
+
+
 WARNED = {
     "endless": (
         Endless,
