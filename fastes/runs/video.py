@@ -277,11 +277,14 @@ class VideoWriter:
         """Finish the video. RenderError if it is incomplete; then the file that was at its path stays."""
         if self._ffmpeg is None:
             return
-        self._ffmpeg.close()
-        if not self._is_whole():
+        try:
+            self._ffmpeg.close()
+            if not self._is_whole():
+                raise RenderError(f"ffmpeg wrote no whole video to {self.path}: see its message above; the disk may be full")
+            self.part.replace(self.path)
+        except BaseException:  # a second Ctrl-C, too
             self.part.unlink(missing_ok=True)
-            raise RenderError(f"ffmpeg wrote no whole video to {self.path}: see its message above; the disk may be full")
-        self.part.replace(self.path)
+            raise
 
     def _is_whole(self) -> bool:
         """Return whether the file has all frames: after a full disk or a crash of ffmpeg some are missing, or the index."""

@@ -179,6 +179,18 @@ def test_a_video_that_is_not_whole_replaces_none(how: str, cartpole: Path, monke
     assert sorted(os.listdir(video.parent)) == ["cartpole.zip", "v.mp4"]
 
 
+def test_a_second_interrupt_leaves_no_part_of_a_video(cartpole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one finishes the video, which takes a moment."""
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("imageio_ffmpeg.count_frames_and_secs", interrupted)
+    with FastES.load(cartpole, n_workers=0) as model, pytest.raises(KeyboardInterrupt):
+        play(model, video=cartpole.with_name("v.mp4"), max_frames=3)
+    assert os.listdir(cartpole.parent) == ["cartpole.zip"]
+
+
 class Endless(Toy):
     """As long as it is played, with rewards that the global random state decides."""
 
