@@ -95,7 +95,7 @@ class FollowedProgress:
         """Return an evaluation that no row has, as JSON values: its trial, and its row among `evaluations`."""
         if last is None or last.trial not in self.trials:
             return None
-        place = self._clock.at(np.array([last.at]))[0].tolist()
+        place = self._clock.at(np.array([last.at], np.float64))[0].tolist()
         return {"trial": last.trial, "row": [*(value if math.isfinite(value) else None for value in place), last.mean]}
 
     def since(self, cursor: Mapping[str, Any]) -> dict[str, Any]:

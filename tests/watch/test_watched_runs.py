@@ -134,6 +134,7 @@ def test_a_thousand_runs_come_in_parts(tmp_path: Path, monkeypatch: pytest.Monke
         ("population.json", "[" * 5000),
         ("population.json", f'{{"generation": 1, "low": 0, "high": 1{"0" * 400}, "counts": [1]}}'),
         ("config.toml", f"[run]\nrungs = [{{at_timesteps = 1{'0' * 400}, kept = 1, scores = {{1 = 1{'0' * 400}}}}}]\n"),
+        ("config.toml", f"[run.last_evaluation]\ntrial = 1\nat_timesteps = 1{'0' * 30}\nmean = 0.0\n"),
     ],
 )
 def test_damaged_files_hide_nothing_else(tmp_path: Path, name: str, content: str) -> None:
