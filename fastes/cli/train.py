@@ -488,7 +488,7 @@ def _train_all(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
         try:
             report_all(runs, time.perf_counter() - started, interrupt.requested, bar)
         except (KeyboardInterrupt, Terminated) as stopped:
-            _note_stop([run.folder for run in runs], stopped)
+            _note_stop([run.folder for run in runs if not run.model.solved], stopped)
             say(f"\nstopped before the report was whole; for that:\n{how_to_go_on(runs)}", file=sys.stderr)
             raise
     return INTERRUPTED if interrupt.requested else 0
