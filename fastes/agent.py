@@ -36,6 +36,7 @@ from fastes.models.arguments import (
 from fastes.models.checkpointing import (
     Kind,
     Parts,
+    calls_to_keep,
     check_env_fits,
     check_memory_of,
     checkpoint_of,
@@ -577,7 +578,7 @@ class Agent:
             named = ", ".join(left_out[:_NAMED])
             more = f" and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
             warn_user(
-                f"the checkpoint does not hold {named}{more}, which environments were given: call it again on "
+                f"the checkpoint does not hold {named}{more}, which environments were given: make that again on "
                 "model.get_env() before learn or evaluate",
                 UserWarning,
             )
@@ -653,7 +654,7 @@ class Agent:
 
         Raises:
             ImportError: Without Optuna.
-            ValueError: For arguments that cannot work, and a study of another search.
+            TypeError, ValueError: For arguments that cannot work, and a study of another search.
             FolderInUse: If another process works on the study.
         """
         from fastes.tuning.tune import tune  # a training does not wait for it
@@ -717,7 +718,7 @@ class Agent:
             pool_choice=self.pool_choice,
             verbose=self.verbose,
             info_keywords=self.given_keywords,
-            env_calls=self.training.env_calls.made,
+            env_calls=calls_to_keep(self.selection)[0],
         )
 
     # --- environment --------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from fastes.policies.named_policies import BYTES, make_policy_spec
 from fastes.policies.obs_columns import checked_columns
 from fastes.policies.policy_keywords import IMAGE_POLICIES, head_from, plain_policy_kwargs
 from fastes.policies.policy_spec import PolicySpec, obs_shape_of, parts_of
-from fastes.rollout.env_calls import EnvCall, EnvCalls, calls_from_json, calls_to_json
+from fastes.rollout.env_calls import EnvCall, EnvCalls, calls_from_json, calls_to_json, without_forgotten
 from fastes.settings.settings import FIXED, FUNCTIONS, Settings, setting_names
 from fastes.system.limits import check_memory
 from fastes.training.selection import Selection
@@ -84,8 +84,9 @@ def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:
     training = selection.training
     settings = _json_settings(training.settings)
     fields, arrays = list[dict[str, Any]](), list[Arrays]()
+    calls, fewer = calls_to_keep(selection)
     for each in (trial.training for trial in selection.trials):
-        own, its_arrays = each.to_fields()
+        own, its_arrays = each.with_fewer_calls(fewer).to_fields()
         if each.settings is not training.settings:
             others = {name: value for name, value in _json_settings(each.settings).items() if value != settings[name]}
             own |= {"settings": others} if others else {}
@@ -110,10 +111,15 @@ def checkpoint_of(selection: Selection, source: EnvSource) -> Checkpoint:
     references = [each.training.reference for each in selection.trials if each.training.reference is not None]
     if references:  # it depends on the model's seed and observations alone
         groups["reference"] = {"observations": references[0]}
-    if len(training.env_calls):
-        needed = {evaluation.calls for trial in selection.trials for evaluation in trial.training.pending}
-        data["env_calls"] = calls_to_json(training.env_calls, needed)
+    if calls:
+        data["env_calls"] = calls_to_json(calls)
     return Checkpoint(data, groups)
+
+
+def calls_to_keep(selection: Selection) -> tuple[tuple[EnvCall, ...], int]:
+    """Return the calls of environments that a checkpoint or a copy needs, and by how many they are fewer than all."""
+    needed = {pending.calls for trial in selection.trials for pending in trial.training.pending}
+    return without_forgotten(selection.training.env_calls.made, needed)
 
 
 def _json_settings(settings: Settings) -> dict[str, Any]:

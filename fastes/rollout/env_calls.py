@@ -27,8 +27,8 @@ _WITHOUT_ARGUMENTS = (FORGET, LEFT_OUT, IN_PYTHON)
 _DTYPE = "numpy_dtype"  # key of an object that stands for a number
 _NUMBERS = {kind.__name__.rstrip("_"): kind for kind in (np.float64, np.float32, np.int64, np.int32, np.bool_)}
 _MOST_BYTES = 2 << 20  # of all calls in a checkpoint, which has room for 4 MiB of values
-_MOST_OF_ONE = 1 << 16  # bytes of a call in a checkpoint
-_LONGEST = 200  # characters of a call in a message
+_MOST_OF_ONE = 1 << 16  # bytes of a call in a checkpoint that has no room for all of them otherwise
+_LONGEST, _NAMED = 200, 9  # characters of a call in a message, and arguments
 _HEAD = 16  # bytes before a record: the number of the record before it, and its size
 
 
@@ -50,21 +50,26 @@ class EnvCall(NamedTuple):
         return cloudpickle.loads(self.arguments)  # type: ignore[no-any-return]
 
     def in_words(self) -> str:
-        """Return the call as it would be written in Python."""
+        """Return the call as it would be written in Python; ... stands for the rest of a long one."""
         if self.kind in _WITHOUT_ARGUMENTS:
             return self.name
         args, kwargs = self.given()
-        shown = [reprlib.repr(value) for value in args[:9]] + [f"{key}={reprlib.repr(value)}" for key, value in kwargs.items()]
-        return f"{self.kind}({', '.join([repr(self.name), *shown] if self.name else shown)})"[:_LONGEST]
+        first = [reprlib.repr(value) for value in args[:_NAMED]] + ["..."] * (len(args) > _NAMED)
+        shown = [*first, *(f"{key}={reprlib.repr(value)}" for key, value in kwargs.items())]
+        text = f"{self.kind}({', '.join([repr(self.name), *shown] if self.name else shown)})"
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]}...)"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the call for a checkpoint. Its text stands for a private name, and for arguments that JSON cannot hold."""
+    def to_json(self, most: int = _MOST_BYTES) -> dict[str, Any]:
+        """Return the call for a checkpoint.
+
+        Its text stands for a private name, and for arguments that JSON cannot hold or that take more bytes than `most`.
+        """
         if self.kind not in _WITHOUT_ARGUMENTS:
-            args, kwargs = self.given()
-            written = [_as_json(list(args)), _as_json(kwargs)]
-            is_short = len(self.arguments) <= _MOST_OF_ONE
-            if is_short and all(map(_is_plain, written)) and (self.kind == SET_OPTIONS or _is_public(self.name)):
-                return {"kind": self.kind, "name": self.name, "args": written[0], "kwargs": written[1]}
+            if len(self.arguments) <= most and (self.kind == SET_OPTIONS or _is_public(self.name)):
+                args, kwargs = self.given()
+                written = [_as_json(list(args)), _as_json(kwargs)]
+                if all(map(_is_plain, written)):
+                    return {"kind": self.kind, "name": self.name, "args": written[0], "kwargs": written[1]}
             return {"kind": LEFT_OUT, "name": self.in_words(), "args": [], "kwargs": {}}
         return {"kind": self.kind, "name": self.name, "args": [], "kwargs": {}}
 
@@ -193,12 +198,13 @@ class EnvCalls:
 
     def sent(self, count: int | None = None) -> tuple[EnvCall, ...]:
         """Return the calls for the next request: all of them, or the first `count`."""
-        self._sent = len(self)
-        return self.made if count is None else self.made[:count]
+        made = self.made
+        self._sent = len(made)
+        return made if count is None else made[:count]
 
     def restore(self, made: Sequence[EnvCall]) -> None:
         """Replace all calls."""
-        self._calls, self._sent = list(made), len(made)
+        self._calls, self._made, self._sent = list(made), (), len(made)
 
     def left_out(self) -> list[str]:
         """Return the texts of calls that the checkpoint could not hold and that were not forgotten since."""
@@ -343,27 +349,37 @@ class CallRecords:
         return found[::-1] if want == have else None
 
 
-def calls_to_json(calls: EnvCalls, needed: Collection[int]) -> list[dict[str, Any]]:
-    """Return the calls for a checkpoint. If they are too long for one, it gets those in force, or a text in their place.
+def without_forgotten(calls: Sequence[EnvCall], needed: Collection[int]) -> tuple[tuple[EnvCall, ...], int]:
+    """Return calls without those that nothing needs as they were forgotten, and by how many they are fewer.
 
     Args:
         calls: The calls.
-        needed: The numbers of calls that pending evaluations play after. Those in force can only stand for all, or for none.
+        needed: How many of them each pending evaluation plays after.
     """
-    made = calls.made
-    in_python, kept = [LEAVE_C] if calls.in_python else [], in_force(made)
-    for choice in (made, *([[*in_python, *kept]] if {*needed} <= {0, len(made)} else [])):
-        if (records := _records_of(choice)) is not None:
+    kinds = [call.kind for call in calls[: min(filter(None, needed), default=len(calls))]]  # none needs none of them
+    if FORGET not in kinds:
+        return tuple(calls), 0
+    at = len(kinds) - kinds[::-1].index(FORGET)
+    kept = (*([LEAVE_C] if has_left_c(calls[:at]) else []), *calls[at:])
+    return kept, len(calls) - len(kept)
+
+
+def calls_to_json(calls: Sequence[EnvCall]) -> list[dict[str, Any]]:
+    """Return calls for a checkpoint. If they are too long for one, texts stand for long ones, or else one for all of them."""
+    for most in (_MOST_BYTES, _MOST_OF_ONE):
+        if (records := _records_of(calls, most)) is not None:
             return records
-    told = f"{len(made):,} calls, more than it has room for, the last one {made[-1].in_words()}"
+    last = next(call for call in reversed(calls) if call.kind not in (FORGET, IN_PYTHON))
+    told = f"{len(calls):,} calls, more than it has room for, the last one {last.in_words()}"
+    in_python = [LEAVE_C] if has_left_c(calls) else []
     return [call.to_json() for call in (*in_python, EnvCall(LEFT_OUT, told, LEAVE_C.arguments))]
 
 
-def _records_of(calls: Sequence[EnvCall]) -> list[dict[str, Any]] | None:
-    """Return calls for a checkpoint; None if they are too long for one."""
+def _records_of(calls: Sequence[EnvCall], most: int) -> list[dict[str, Any]] | None:
+    """Return calls for a checkpoint; None if they are too long for one. most: bytes of a call, see EnvCall.to_json."""
     records, room = list[dict[str, Any]](), _MOST_BYTES
     for call in calls:
-        records.append(call.to_json())
+        records.append(call.to_json(most))
         room -= len(json.dumps(records[-1], indent=1))
         if room < 0:
             return None

@@ -370,6 +370,10 @@ class Training:
         """Copies of what was learned: the strategy's arrays and the normaliser's."""
         return {**self.strategy.state(), **self.normalizer.named_state()}
 
+    def with_fewer_calls(self, fewer: int) -> Training:
+        """The training without this many of the first calls of environments, which no pending evaluation needs."""
+        return self._replace(pending=tuple(each._replace(calls=max(0, each.calls - fewer)) for each in self.pending))
+
     def to_fields(self) -> tuple[dict[str, Any], Arrays]:
         """JSON values and arrays for a checkpoint; settings, policy, reference batch and calls are the model's."""
         pending, pending_arrays = pending_to_fields(self.pending)
@@ -417,12 +421,11 @@ class Training:
         strategy.reseed(values["seed"])
         normalizer = self.normalizer.like({name: rest[f"{PREFIX}{name}"] for name in self.normalizer.state()})
         policy = normalizer, strategy.theta
-        evaluations = pending_from_fields(f"{place}.pending", values["pending"], pending, *policy)
         new = self._replace(
             seed=values["seed"],
             strategy=strategy,
             normalizer=normalizer,
-            pending=tuple(each._replace(calls=min(each.calls, len(self.env_calls))) for each in evaluations),
+            pending=pending_from_fields(f"{place}.pending", values["pending"], pending, *policy),
             counters=Counters.from_fields(f"{place}.counters", values["counters"]),
         )
         if values["archive"] is not None or archive:

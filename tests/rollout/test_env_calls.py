@@ -173,6 +173,41 @@ def test_more_calls_than_a_file_has_room_for_are_left_out_together(tmp_path: Pat
         assert messages == []
 
 
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_copy_plays_a_pending_evaluation_after_its_own_calls(forgets: bool) -> None:
+    """Also if they are too many for a file, and if others were forgotten before."""
+    with FastES(make, n_workers=0, **{**SETTINGS, "eval_lag": 2}) as model:
+        for _ in range(1 + forgets):
+            model.get_env().forget_calls()
+            model.get_env().env_method("raise_by", 1)
+            made = model.training.env_calls.made
+            model.training.env_calls.restore((*made, *(made[-1:] * 30_000)))
+        for _ in range(4):
+            model.learn(1, reset_num_timesteps=False)
+        assert model.training.pending
+        model.get_env().env_method("raise_by", 2)
+        with copy.deepcopy(model) as copied:
+            assert len(copied.training.env_calls) == 30_002
+            for own, its in zip(model.training.pending, copied.training.pending, strict=True):
+                assert its.calls == 30_001
+                assert copied.training.env_calls.made[: its.calls] == model.training.env_calls.made[: own.calls][-30_001:]
+
+
+def test_calls_before_one_that_forgets_are_in_no_file(tmp_path: Path) -> None:
+    def change(model: FastES, record: Any) -> None:
+        model.get_env().forget_calls()
+        model.get_env().set_attr("level", record.generation)
+
+    with FastES(make, n_workers=0, **{**SETTINGS, "eval_lag": 1}) as whole:
+        whole.learn(200, change)
+        whole.save(tmp_path / "model")
+        assert len(whole.snapshot().data["env_calls"]) < 8 < len(whole.training.env_calls)
+        with FastES.load(tmp_path / "model", make, 1) as again:
+            for model in (whole, again):
+                model.learn(50, change, reset_num_timesteps=False)
+            assert_same_state(whole.snapshot(), again.snapshot())
+
+
 def test_calls_that_a_pending_evaluation_needs_are_not_left_out_in_silence(tmp_path: Path) -> None:
     with FastES(make, n_workers=0, **{**SETTINGS, "eval_lag": 2}) as model:
         model.get_env().env_method("raise_by", 2)
@@ -185,10 +220,13 @@ def test_calls_that_a_pending_evaluation_needs_are_not_left_out_in_silence(tmp_p
         FastES.load(tmp_path / "model", make, 0).close()
 
 
-def test_one_long_call_and_many_private_ones_are_named_in_short(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("length", "count"), [(300_000, 1), (100_000, 3)])
+def test_long_calls_and_many_private_ones_are_named_in_short(length: int, count: int, tmp_path: Path) -> None:
     with FastES(make, n_workers=0, **SETTINGS) as model:
         model.get_env().set_attr("level", 3)
-        model.get_env().set_attr("weights", [1.5] * 100_000)
+        for _ in range(count):
+            model.get_env().set_attr("weights", [1.5] * length)
+            model.get_env().set_attr("other", 1)
         for value in range(100):
             model.get_env().env_method("_keep", value)
         model.save(tmp_path / "model")
@@ -196,7 +234,7 @@ def test_one_long_call_and_many_private_ones_are_named_in_short(tmp_path: Path) 
         assert loaded.env.unwrapped.level == 3
     (message,) = messages
     assert "set_attr('weights', [1.5, 1.5, " in message
-    assert "env_method('_keep', 1) and 98 more" in message
+    assert f" and {97 + count} more" in message
     assert len(message) < 500
 
 
