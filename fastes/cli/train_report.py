@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import shlex
@@ -300,23 +301,22 @@ def _print_table(runs: Sequence[Run], outcomes: dict[int, Outcome]) -> None:
     target = "" if math.isinf(model.target_return) else f" (target {model.target_return:g})"
     say(f"what each {BEST} holds, over {counted(model.settings.target_episodes, 'noise-free episode')}{target}:")
     rows = [("seed", "timesteps", "return", "worst", "solved", "run folder")]
-    for model, folder in runs:
-        kept = outcomes[model.seed].kept
+    means = [outcomes[model.seed].kept.mean for model, _ in runs]
+    each = [(kept.mean, kept.std, kept.worst) for kept in (outcomes[model.seed].kept for model, _ in runs)]
+    median, *texts = in_digits(float(np.median(means)), *itertools.chain(*each))
+    for (model, folder), mean, std, least in zip(runs, texts[::3], texts[1::3], texts[2::3], strict=True):
         solved = "yes" if model.solved else "no" if target else "-"
-        mean, std, least = in_digits(kept.mean, kept.std, kept.worst)
         rows.append((str(model.seed), str(model.num_timesteps), f"{mean} +- {std}", least, solved, str(folder.shown)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         *numbers, path = row
         print("  ".join([*(f"{text:>{width}}" for text, width in zip(numbers, widths, strict=False)), path]))
-    means = [outcomes[model.seed].kept.mean for model, _ in runs]
     if reached := [model for model, _ in runs if not model.solved and outcomes[model.seed].kept.mean >= model.target_return]:
         seeds = ", ".join(f"seed {model.seed}" for model in reached)
         say(f"{seeds}: target {_reached_here(reached[0])}")
-    worst = min(runs, key=lambda run: _rank(outcomes[run.model.seed])).model.seed
-    median, least = in_digits(float(np.median(means)), outcomes[worst].kept.mean)
+    worst = min(range(len(runs)), key=lambda number: _rank(outcomes[runs[number].model.seed]))
     say(f"median return {median}")
-    say(f"worst return {least} (seed {worst})")
+    say(f"worst return {texts[3 * worst]} (seed {runs[worst].model.seed})")
 
 
 def draw_all(runs: Sequence[Run]) -> Path | None:

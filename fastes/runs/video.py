@@ -281,10 +281,10 @@ class VideoWriter:
             self._ffmpeg.close()
             if not self._is_whole():
                 raise RenderError(f"ffmpeg wrote no whole video to {self.path}: see its message above; the disk may be full")
-            self.part.replace(self.path)
         except BaseException:  # a second Ctrl-C, too
             self.part.unlink(missing_ok=True)
             raise
+        self.part.replace(self.path)
 
     def _is_whole(self) -> bool:
         """Return whether the file has all frames: after a full disk or a crash of ffmpeg some are missing, or the index."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
-_LEAST, _MOST = 1e-3, 1e9  # sizes from which on, and up to which, a return has no exponent
+_LEAST, _MOST = 1e-3, 1e12  # sizes from which on, and up to which, a return has no exponent
 
 
 def in_digits(*returns: float) -> tuple[str, ...]:
-    """Return returns as texts with as many decimals each.
+    """Return returns as texts, all with the same number of decimals.
 
-    They have one decimal. If all are below 1, the largest has two digits that count, as in 0.94 and 0.05 or 0.052.
+    They have one decimal. If all lie between -1 and 1, the largest has two digits that count, as in 0.94 or 0.052. If the
+    largest is below 0.001, or 1e12 or more, they have an exponent.
 
     Args:
         returns: Returns of one task, and what is compared with them, such as their standard deviation.

@@ -22,7 +22,7 @@ PRUNERS = ("median", "halving", "hyperband", "none")
 RUNGS = (1, 2, 4, 8)  # eighths of a training after which it is evaluated, as the pruners' resource
 TRIALS = 40  # if neither a number nor a time was given
 TIMESTEPS = 200_000  # of each training in an environment without a preset
-_EXAMPLES = {"sampler": "CmaEsSampler", "pruner": "HyperbandPruner"}  # of Optuna's objects
+_EXAMPLES = {"sampler": "TPESampler", "pruner": "HyperbandPruner"}  # of Optuna's objects
 _NAME = "tune"
 _STRIDE = 1_000_003  # between the sampler's seeds of two studies
 

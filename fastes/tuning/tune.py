@@ -566,8 +566,10 @@ def _report(search: _Search, tuned: Tuned, files: Sequence[Path]) -> None:
     name = max(len(tuned.usual.name), 5)
     seeds = tuned.fresh.seeds
     search.tell(f"\nnoise-free returns after {search.timesteps} steps, seeds {seeds[0]} to {seeds[-1]}, which decided nothing:")
-    for each in (tuned.fresh, tuned.usual):
-        search.tell(f"  {each.name:{name}}  median {each.median:10.1f}  worst {each.worst:10.1f}")
+    both = tuned.fresh, tuned.usual
+    texts = in_digits(*(score for each in both for score in (each.median, each.worst)))
+    for each, median, worst in zip(both, texts[::2], texts[1::2], strict=True):
+        search.tell(f"  {each.name:{name}}  median {median:>10}  worst {worst:>10}")
     if tuned.fresh.scores == tuned.usual.scores and search.usual in search.starts:
         search.tell(f"  {tuned.usual.name!r} itself is the best that was found")
     elif tuned.score <= tuned.usual.median:
