@@ -20,6 +20,7 @@ from fastes import _core
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.writer import write_anywhere
 from fastes.envs.closing import close_env
+from fastes.envs.given.changes import shortened
 from fastes.envs.given.rebuild import check_for_workers
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
 from fastes.errors import FastESError, check_flag, check_int, check_seed, warn_user
@@ -575,11 +576,9 @@ class Agent:
             other_env: Whether an environment was given.
         """
         if left_out := self.training.env_calls.left_out():
-            named = ", ".join(left_out[:_NAMED])
-            more = f" and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
             warn_user(
-                f"the checkpoint does not hold {named}{more}, which environments were given: make that again on "
-                "model.get_env() before learn or evaluate",
+                f"the checkpoint does not hold {shortened(left_out, _NAMED)}, which environments were given: make that again "
+                "on model.get_env() before learn or evaluate",
                 UserWarning,
             )
         self.given_settings = changes

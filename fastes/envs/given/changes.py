@@ -411,10 +411,10 @@ class _Unpickler(pickle.Unpickler):
         return part_of(self._layers, tuple(Step(*step) for step in way))
 
 
-def shortened(names: Sequence[str]) -> str:
+def shortened(names: Sequence[str], most: int = _NAMED) -> str:
     """Return the first few names, and the number of further ones."""
-    shown = ", ".join(names[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
 def name_of(given: Env, way: Way) -> str:
