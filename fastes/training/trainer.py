@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from fastes.pools.pool import Condition, side_by_side
@@ -205,6 +205,7 @@ class Trainer:
                 trial=number + 1,
             )
             after = before.with_training(training.reporting(record, batch, finished))
+            self._drop(StepsPlayed(evaluations=_repeated_steps(finished)))
             self._become(after.decided(number) if solved else after, record)
             if has_differed:
                 self.evaluator.env_calls.leave_c()
@@ -214,18 +215,22 @@ class Trainer:
 
     # --- evaluations ------------------------------------------------------------------------------------------------
 
-    async def _process_evaluation(self, number: int, training: Training, finished: FinishedEvaluation) -> tuple[bool, Training]:
-        """Process a finished evaluation: update the best return and check the target. Returns (solved, new training)."""
+    async def _process_evaluation(
+        self, number: int, training: Training, finished: FinishedEvaluation, may_solve: bool = True
+    ) -> tuple[bool, Training]:
+        """Process a finished evaluation: update the best return and check the target. Returns (solved, new training).
+
+        may_solve: False before its turn, where another trial may be solved first.
+        """
         pending, mean = finished.pending, finished.evaluation.mean
-        if pending.already_reported:
-            return False, training
         best = max(self.selection.best_eval_return, training.counters.best_eval_return)
-        is_best = mean > -math.inf and mean >= best
+        is_best = -math.inf < mean >= best and not pending.already_reported
         training = training.after_evaluation(finished)
         if is_best:
             with self._showing(number, training.as_evaluated(pending)):
                 self._listener.on_new_best(mean)
-        if mean >= self.target_return and training.counters.num_timesteps >= training.counters.confirm_after:
+        is_due = may_solve and training.counters.num_timesteps >= training.counters.confirm_after
+        if is_due and mean >= self.target_return:
             return await self._confirm_target(number, training, finished)
         return False, training
 
@@ -258,21 +263,24 @@ class Trainer:
             self.selection = before
 
     async def drain_evaluations(self) -> None:
-        """Wait for the evaluations of the last training that still play, and process them: it ends, or its rung does."""
-        await self._drain(self.selection.last.number)
+        """Wait for the evaluations of the last training that still play, and process them: it ends.
 
-    async def _drain(self, number: int) -> None:
+        A stop solves none of several trials: the others' evaluations may come first.
+        """
+        await self._drain(self.selection.last.number, may_solve=self._is_spent or not self.selection.is_open)
+
+    async def _drain(self, number: int, may_solve: bool = True) -> None:
         for pending in self._training(number).pending:
             if not pending.already_reported:
                 training = self._training(number)
                 finished, _ = await self._player(number).finished(training, pending)
-                solved, training = await self._process_evaluation(number, training, finished)
+                solved, training = await self._process_evaluation(number, training, finished, may_solve)
                 training = training.after_last_evaluation(finished)
                 if solved:
                     solution = training.solved_by(finished)[0]
-                    self.selection = self.selection.with_training(solution, number).decided(number)
+                    self._become(self.selection.with_training(solution, number).decided(number), self.unreported)
                     return
-                self.selection = self.selection.with_training(training, number)
+                self._become(self.selection.with_training(training, number), self.unreported)
 
     # --- several trials ---------------------------------------------------------------------------------------------
 
@@ -479,6 +487,11 @@ class _Telling(Silent):
     def __init__(self, listener: Listener) -> None:
         self.on_phase = listener.on_phase  # type: ignore[method-assign]
         self.on_final_selection = listener.on_final_selection  # type: ignore[method-assign]
+
+
+def _repeated_steps(finished: Sequence[FinishedEvaluation]) -> int:
+    """Return the steps of evaluations that a stop had played, and counted, before their turn."""
+    return sum(each.evaluation.timesteps for each in finished if each.pending.already_reported)
 
 
 async def _turn_of(number: int, turns: deque[int]) -> None:

@@ -206,14 +206,20 @@ def test_an_exception_at_any_line_of_booking_leaves_the_state_before_or_after(
 
 @EVERY
 @pytest.mark.parametrize(
-    ("settings", "generations", "evaluations"),
-    [({**RICH, "eval_lag": 2}, 2, 2), (TARGETED, 1, 1), ({**RICH, "trials": 2}, 4, 1), ({**TARGETED, "trials": 2}, 2, 1)],
-    ids=["learned", "solved", "one of two trials", "one of two trials solved"],
+    ("settings", "generations", "evaluations", "solved"),
+    [
+        ({**RICH, "eval_lag": 2}, 2, 2, False),
+        (TARGETED, 1, 1, True),
+        ({**RICH, "trials": 2}, 4, 1, False),
+        ({**TARGETED, "trials": 2}, 2, 1, False),
+        ({**TARGETED, "trials": 2}, 3, 0, True),
+    ],
+    ids=["learned", "solved", "one of two trials", "one of two trials at a target", "one of two trials solved"],
 )
 def test_an_exception_at_any_line_of_the_end_tells_each_evaluation_or_not(
-    settings: dict[str, Any], generations: int, evaluations: int, every: int
+    settings: dict[str, Any], generations: int, evaluations: int, solved: bool, every: int
 ) -> None:
-    """From where the last generation is booked to where `learn` is over."""
+    """From where the last generation is booked to where `learn` is over. A stop solves none of several trials."""
     with FastES(toy(), preset="default", n_workers=0, **settings) as model:
         start, at = _begun(model, 0), At(0)
         _stopped(model, at, Ending(generations, at.start))
@@ -227,7 +233,7 @@ def test_an_exception_at_any_line_of_the_end_tells_each_evaluation_or_not(
             ends.add(_said(model))
             tell_the_rest(model)
             assert _said(model) == whole, f"line {number}"
-            assert model.solved == (settings["target_return"] != "none")
+            assert model.solved == solved
         assert number > 100, "lines of the end of a training"
         assert {ending.booked, whole} <= ends
         assert len(ends) == 1 + evaluations, "each evaluation is told as a whole"

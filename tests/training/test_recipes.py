@@ -544,6 +544,34 @@ def test_a_race_that_stops_before_any_evaluation_shows_the_best_of_before(tmp_pa
         assert again.selection.present.number == best_so_far(stop.evaluated, recent)
 
 
+def test_a_stop_does_not_decide_which_recipe_solves_a_task(tmp_path: Path) -> None:
+    """An evaluation that a stop plays before its turn solves nothing: another recipe's may come first."""
+
+    def toy_race() -> FastES:
+        return FastES(Unknown, preset=AUTO, n_workers=0, seed=3, target_return=45.0, target_episodes=2, eval_episodes=1)
+
+    def state(model: FastES) -> tuple[int, bytes, int, bool]:
+        return model.selection.present.number, model.theta.tobytes(), model.num_timesteps, model.solved
+
+    with toy_race() as model:
+        told = Stop(10**6)
+        model.learn(BUDGET, told)
+        generations, expected = 10**6 - told.left, state(model)
+        assert model.solved
+    assert 5 < generations < 50
+    differing = 0
+    for stopped_after in range(1, generations):
+        with toy_race() as model:
+            model.learn(BUDGET, Stop(stopped_after))
+            assert not model.solved
+            differing += model.selection.present.number != expected[0]
+            model.save(tmp_path / "m.zip")
+        with FastES.load(tmp_path / "m.zip", Unknown, n_workers=0) as again:
+            again.learn(BUDGET - again.num_timesteps, reset_num_timesteps=False)
+            assert state(again) == expected, stopped_after
+    assert differing
+
+
 def test_max_minutes_in_a_race_leave_the_best_recipe_so_far() -> None:
     with racing(eval_lag=0) as model:
         model.learn(BUDGET, Stop(14))
