@@ -284,6 +284,7 @@ def test_what_a_pool_cannot_take_is_told_at_once(called: Called, requests: Reque
         Failed,
         StateMismatch,
     ]
+    wait_until(lambda: first.done() and second.done(), "both are over: one that runs on would take the next call's answer")
     monkeypatch.undo()
     third = called.call(requests.candidates(5))
     wait_until(lambda: 1 in called.pool.requests, "the node has begun with it")
