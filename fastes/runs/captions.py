@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -37,17 +36,17 @@ _LEAST_SIDE = 320  # pixels, about: smaller frames are enlarged, else a caption 
 _MOST_SIDE = 1280  # pixels that a longer side is enlarged to, at most
 _PIXELS_PER_DOT = 180  # of a frame's shorter side: on larger frames a dot of the font is larger
 _MARGIN = 2  # dots
-_DIMMED = 0.3  # what is left of the picture's light under the text, so that white is seen on white
+_DIMMED = (0.3 * np.arange(256)).astype(np.uint8)  # light under the text, of each light, so that white is seen on white
 _LONGEST_FIXED = 1e6  # returns from here on have an exponent
 
 
 def _glyphs() -> dict[str, npt.NDArray[np.bool_]]:
-    """Return the font, bool (_HEIGHT, _WIDTH) by character."""
-    glyphs = {" ": np.zeros((_HEIGHT, _WIDTH), bool)}
+    """Return the font, bool (_HEIGHT, _WIDTH + 1) by character: the last column is the gap before the next one."""
+    glyphs = {" ": np.zeros((_HEIGHT, _WIDTH + 1), bool)}
     for characters, drawn in zip(_CHARACTERS, _DRAWN, strict=True):
         dots = np.array([list(row) for row in drawn.split()]) == "#"
         for number, character in enumerate(characters):
-            glyphs[character] = dots[:, number * (_WIDTH + 1) :][:, :_WIDTH]
+            glyphs[character] = np.pad(dots[:, number * (_WIDTH + 1) :][:, :_WIDTH], ((0, 0), (0, 1)))
     return glyphs
 
 
@@ -81,10 +80,10 @@ def captioned(frame: Frame, episode_return: float, step: int, label: str = "") -
     room = (width // scale - 2 * _MARGIN + 1) // (_WIDTH + 1)  # characters
     named = [("return", _in_digits(episode_return)), ("step", str(step))]
     lines = [f"{name} {value}" if len(name) + 1 + len(value) <= room else f"{name[0]} {value}" for name, value in named]
-    dots = np.kron(_text([label, *lines] if label else lines), np.ones((scale, scale), bool))[:height, :width]
+    dots = _text([label, *lines] if label else lines).repeat(scale, axis=0).repeat(scale, axis=1)[:height, :width]
     new: Frame = frame.copy()
     corner = new[: dots.shape[0], : dots.shape[1]]
-    corner[...] = corner * _DIMMED
+    corner[...] = _DIMMED[corner]
     corner[dots] = 255
     return new
 
@@ -97,9 +96,9 @@ def _in_digits(episode_return: float) -> str:
 
 def _text(lines: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Return lines of text as dots with a margin, bool (height, width)."""
-    gap, longest = np.zeros((_HEIGHT, 1), bool), max(map(len, lines))
-    rows = list[npt.NDArray[np.bool_]]()
-    for line in lines:
-        glyphs = chain.from_iterable((_FONT[character], gap) for character in line.upper().ljust(longest))
-        rows.append(np.pad(np.hstack(list(glyphs)), ((0, _MARGIN), (0, 0))))
-    return np.pad(np.vstack(rows), ((_MARGIN, 0), (_MARGIN, _MARGIN - 1)))
+    row, column = _HEIGHT + _MARGIN, _WIDTH + 1
+    dots = np.zeros((_MARGIN + row * len(lines), 2 * _MARGIN - 1 + column * max(map(len, lines))), bool)
+    for top, line in enumerate(lines):
+        for left, character in enumerate(line.upper()):
+            dots[_MARGIN + row * top :, _MARGIN + column * left :][:_HEIGHT, :column] = _FONT[character]
+    return dots
