@@ -129,7 +129,7 @@ class _Answer(BaseHTTPRequestHandler):
         if not is_link and self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
             raise _Refused(HTTPStatus.FORBIDDEN, "another site may not ask for this")
         origin = self.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != self.headers.get("Host"):
+        if origin is not None and origin.partition("://")[2] != self.headers.get("Host"):
             raise _Refused(HTTPStatus.FORBIDDEN, "another site may not ask for this")
 
     # --- what the page asks for -------------------------------------------------------------------------------------

@@ -87,6 +87,7 @@ def test_it_listens_to_this_machine_alone(server: WatchServer) -> None:
         {"Sec_Fetch_Site": "same-site"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://[no.url"},
     ],
 )
 @pytest.mark.parametrize("path", ["/", "/runs", "/video.mp4?name=x"])
