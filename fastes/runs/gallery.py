@@ -12,6 +12,7 @@ from fastes.reports.progress_bar import short
 from fastes.reports.task_in_words import duration_in_words
 from fastes.runs.overview import UNREADABLE, Overview
 from fastes.system.atomic_files import write_text
+from fastes.system.digits import in_digits
 
 PAGE = "gallery.md"
 
@@ -67,14 +68,18 @@ def write_page(shown: Sequence[Exhibit], folder: Path) -> Path:
 def _told(exhibit: Exhibit) -> str:
     """The text next to a picture."""
     run, result = exhibit.run, exhibit.run.result
-    score = "" if run.score is None else f"best evaluation {run.score:,.1f}"
+    returns = [] if run.score is None else [run.score]
     if result is not None:
-        score = f"return {result.mean:,.1f} &plusmn; {result.std:,.1f} over {result.episodes} episodes"
+        returns = [result.mean, result.std]
+    shown, *texts = in_digits(exhibit.episode_return, *returns, separator=",")
+    score = f"best evaluation {texts[0]}" if texts else ""
+    if result is not None:
+        score = f"return {texts[0]} &plusmn; {texts[1]} over {result.episodes} episodes"
     time = "" if run.seconds is None else f" in {duration_in_words(run.seconds)}"
     lines = [
         f"**{_cell(run.env)}**" + (f" {_cell(run.env_kwargs)}" if run.env_kwargs.strip("{}") else ""),
         score,
-        f"{exhibit.episode_return:,.1f} in the picture",
+        f"{shown} in the picture",
         f"{short(run.timesteps)} steps{time}" + ("" if run.seed is None else f", seed {run.seed}"),
         f"`{_cell(str(run.path))}`",
     ]

@@ -7,7 +7,7 @@ import math
 _LEAST, _MOST = 1e-3, 1e12  # sizes from which on, and up to which, a return has no exponent
 
 
-def in_digits(*returns: float) -> tuple[str, ...]:
+def in_digits(*returns: float, separator: str = "") -> tuple[str, ...]:
     """Return returns as texts, all with the same number of decimals.
 
     They have one decimal. If all lie between -1 and 1, the largest has two digits that count, as in 0.94 or 0.052. If the
@@ -15,9 +15,10 @@ def in_digits(*returns: float) -> tuple[str, ...]:
 
     Args:
         returns: Returns of one task, and what is compared with them, such as their standard deviation.
+        separator: Stands between thousands: "" or ",".
     """
     largest = max((abs(value) for value in returns if math.isfinite(value)), default=0.0)
     if largest and not _LEAST <= largest < _MOST:
         return tuple(f"{value:.2e}" for value in returns)
     decimals = 1 - math.floor(math.log10(largest)) if 0.0 < largest < 1.0 else 1
-    return tuple(f"{value:.{decimals}f}" for value in returns)
+    return tuple(f"{value:{separator}.{decimals}f}" for value in returns)

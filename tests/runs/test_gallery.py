@@ -12,7 +12,7 @@ from written_runs import write_run
 
 from fastes import FastES
 from fastes.cli.main import main
-from fastes.runs.gallery import best_runs, picture_names
+from fastes.runs.gallery import Exhibit, best_runs, picture_names, write_page
 from fastes.runs.overview import read_overview
 
 pytest.importorskip("imageio_ffmpeg")
@@ -51,6 +51,17 @@ def test_the_best_run_of_each_environment_is_drawn(runs: Path, capsys: pytest.Ca
     assert "Gone" not in page
     picture = Path("gallery/Toy-v0.gif").read_bytes()
     assert int.from_bytes(picture[6:8], "little") == 20, "as wide as was asked"
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "told"),
+    [(0.041, 0.0123, "return 0.041 &plusmn; 0.012"), (12345.678, 40.0, "return 12,345.7 &plusmn; 40.0")],
+)
+def test_returns_have_digits_that_count(mean: float, std: float, told: str, tmp_path: Path) -> None:
+    result = {"mean": mean, "std": std, "worst": 0.0, "episodes": 20}
+    run = read_overview(write_run(tmp_path / "1", noted={"env": "Toy-v0", "result": result}))
+    page = write_page([Exhibit(run, "Toy.gif", 0.05)], tmp_path).read_text()
+    assert f"{told} over 20 episodes<br>{'0.050' if mean < 1 else '0.1'} in the picture" in page
 
 
 def test_the_command_that_is_advised_draws_what_was_left_out(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
