@@ -69,7 +69,8 @@ from fastes.rollout.env_calls import EnvCalls
 from fastes.rollout.episode import Episode
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.predictor import Predictor
-from fastes.runs.curves import Curve, RungEnd, draw_curves, title_of
+from fastes.runs.curve_picture import draw_curves
+from fastes.runs.curves import Curve, RungEnd, title_of
 from fastes.settings.config_file import arguments_from
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit, tell_of_target, warn_of_step_length

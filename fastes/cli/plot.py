@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fastes.errors import FastESError
-from fastes.runs.curves import each_once, read_curves, runs_of, title_of
+from fastes.runs.curves import read_curves, title_of
+from fastes.runs.found_runs import each_once, runs_of
 from fastes.runs.run_config import CURVE
 from fastes.system.installation import install_command
 
@@ -44,7 +45,7 @@ def add_plot(commands: Any) -> None:
 
 
 def run_plot(arguments: argparse.Namespace) -> int:
-    from fastes.runs.curves import draw_curves, save_figure
+    from fastes.runs.curve_picture import draw_curves, save_figure
 
     runs = each_once([run for path in arguments.runs for run in runs_of(path)])
     pictures = arguments.out or [runs[0] / CURVE if len(runs) == 1 else Path(CURVE)]

@@ -13,7 +13,7 @@ from fastes.cli.arguments import RUNS
 from fastes.errors import FastESError
 from fastes.reports.progress_bar import short
 from fastes.reports.task_in_words import duration_in_words
-from fastes.runs.curves import each_once, runs_of
+from fastes.runs.found_runs import each_once, runs_of
 from fastes.runs.overview import Overview, read_overview
 from fastes.runs.setting_differences import OF_THE_END, RACE, named_values, telling, told_settings
 from fastes.system.console import columns_of, say

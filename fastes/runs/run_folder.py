@@ -27,7 +27,8 @@ from fastes.reports.callbacks import Callback
 from fastes.reports.csv_log import CsvLog, write_final_selection
 from fastes.reports.monitor_files import EVALUATIONS, MONITOR, EvaluationsFile, MonitorFile
 from fastes.reports.population_file import POPULATION, PopulationFile
-from fastes.runs.curves import plot_curves, read_curve
+from fastes.runs.curve_picture import plot_curves
+from fastes.runs.curves import read_curve
 from fastes.runs.folder_lock import FolderLock
 from fastes.runs.midway import Midway
 from fastes.runs.run_config import CONFIG, CURVE, FINAL_SELECTION, NOTES, PROGRESS, read_config, without_surrogates

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fastes.reports.population_file import MOST_BINS, POPULATION
-from fastes.runs.curves import DEPTH, runs_in
 from fastes.runs.folder_lock import holders, is_locked
+from fastes.runs.found_runs import DEPTH, runs_in
 from fastes.runs.overview import FINISHED, Overview, overview_and_config, read_overview
 from fastes.runs.run_config import CONFIG, PROGRESS, as_number, as_table, last_evaluation_in, leader_in, number_in, sessions_in
 from fastes.runs.rungs import recipes_in, rungs_in

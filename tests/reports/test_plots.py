@@ -19,7 +19,8 @@ from fastes import FastES
 from fastes.cli.main import main
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_rows import Clock, read_progress
-from fastes.runs.curves import Curve, Outcome, RungEnd, plot_curves, read_curve, read_curves, running, smoothed, title_of
+from fastes.runs.curve_picture import plot_curves, running, smoothed
+from fastes.runs.curves import Curve, Outcome, RungEnd, read_curve, read_curves, title_of
 from fastes.runs.overview import read_overview
 from fastes.runs.run_folder import RunFolder
 from fastes.settings.preset_loader import tomllib

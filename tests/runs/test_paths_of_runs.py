@@ -14,7 +14,8 @@ import pytest
 from fastes import CheckpointError, FastES
 from fastes.checkpoints.locate import find_checkpoint
 from fastes.cli.main import main
-from fastes.runs.curves import Curve, draw_curves
+from fastes.runs.curve_picture import draw_curves
+from fastes.runs.curves import Curve
 from fastes.system.near_paths import in_order, what_is_beside
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def test_the_folder_of_several_runs_is_drawn(
         drawn.append([curve.name for curve in curves])
         return draw_curves(curves, *rest)
 
-    monkeypatch.setattr("fastes.runs.curves.draw_curves", draw)
+    monkeypatch.setattr("fastes.runs.curve_picture.draw_curves", draw)
     (runs / "CartPole-v1" / "notes").mkdir()
     assert main(["plot", "CartPole-v1"]) == 0
     assert main(["plot", "CartPole-v1/2/progress.csv"]) == 0
