@@ -383,7 +383,7 @@ def _train(arguments: argparse.Namespace, model: FastES, folder: RunFolder) -> i
         try:
             report(model, folder, session, interrupt.requested, bar)
         except (KeyboardInterrupt, Terminated) as stopped:
-            _note_stop([folder], stopped)
+            _note_stop([] if model.solved else [folder], stopped)
             say(f"\nstopped before the report was whole; for that: {resume_command(model, folder.shown)}", file=sys.stderr)
             raise
     return INTERRUPTED if interrupt.requested else 0

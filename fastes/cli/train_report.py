@@ -18,7 +18,8 @@ from fastes.model import FastES
 from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
 from fastes.reports.task_in_words import counted
-from fastes.runs.curves import plot_curves, read_curve
+from fastes.runs.curve_picture import plot_curves
+from fastes.runs.curves import read_curve
 from fastes.runs.run_config import BY_CTRL_C, OUT_OF_TIME
 from fastes.runs.run_folder import RunFolder
 from fastes.runs.video import can_draw
@@ -54,12 +55,13 @@ def report(model: FastES, folder: RunFolder, session: Session, interrupted: bool
         bar: Shows the progress of judging, and vanishes.
     """
     say(_counts(model, session))
-    _note_end(model, folder, interrupted)
+    _note_end(model, folder, interrupted and not model.solved)
     if model.out_of_time:
         say(f"ended by --max-minutes, before its budget; to continue: {resume_command(model, folder.shown)}")
     if interrupted:
         bar.close()
-        say(f"stopped by Ctrl-C; to continue: {resume_command(model, folder.shown)}")
+        further = "the target is reached; for the report" if model.solved else "to continue"
+        say(f"stopped by Ctrl-C; {further}: {resume_command(model, folder.shown)}")
     else:
         outcome = model.evaluator.run(choose_best(model, folder, bar))
         bar.close()

@@ -213,6 +213,21 @@ def test_an_end_before_the_budget_is_told(
     assert (seen.status, seen.ended) == (status, ended)
 
 
+def test_a_run_that_a_stop_finds_solved_is_not_told_to_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The evaluation that still played when Ctrl-C came has reached the target."""
+    monkeypatch.setattr(RunFolder, "on_generation", lambda *_: signal.raise_signal(signal.SIGINT))
+    more = ["--seed", "1", "--runs", str(tmp_path), "--target-episodes", "2", "--target-return", "5"]
+    assert main([*TRAIN, *more]) == 130
+    assert "stopped by Ctrl-C; the target is reached; for the report: fastes train --resume " in capsys.readouterr().out
+    monkeypatch.undo()
+    run = tmp_path / "CartPole-v1" / "1"
+    assert _told(run, capsys)["ended"] == "solved, target 5"
+    assert main(["train", "--resume", str(run), "--workers", "0", "--quiet"]) == 0
+    assert read_run_info(run).result is not None
+
+
 def test_a_run_that_its_budget_has_ended_tells_no_other_end(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "ended" not in _told(run, capsys)
 
