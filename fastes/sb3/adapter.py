@@ -38,7 +38,7 @@ from fastes.sb3 import logger as logging
 from fastes.sb3.callbacks import step_callback
 from fastes.sb3.policy import Policy, check_device, device
 from fastes.sb3.saved_attributes import ATTRIBUTES, attributes_of, check_saved_names, set_attributes
-from fastes.sb3.training_envs import as_sb3_shows, training_envs
+from fastes.sb3.training_envs import as_sb3_shows, training_envs_kind
 from fastes.settings.foreign_names import ANSWERS
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.recipes import AUTO
@@ -376,13 +376,15 @@ class FastES(Agent):
     def get_env(self) -> Any:
         """Return the vector environment that was given, or a TrainingEnvs, which stands for all environments of the training.
 
-        It is an SB3 VecEnv if SB3 is imported. Callbacks know it as `training_env`. Its set_attr, env_method and set_options
-        reach every environment that plays. A VecEnv of images with channels last is wrapped in SB3's VecTransposeImage.
+        It is an SB3 VecEnv if SB3 was imported before the call. Callbacks know it as `training_env`. Its set_attr, env_method
+        and set_options reach every environment that plays. A VecEnv of images with channels last is wrapped in SB3's
+        VecTransposeImage.
         """
         if self.source.vector_env is not None:
             return self._as_sb3_shows(self.source.vector_env.env)
-        if self._vec_env is None:
-            self._vec_env = training_envs(self.evaluator, self.seed)
+        kind = training_envs_kind()
+        if not isinstance(self._vec_env, kind):  # none yet, or one from before SB3 was imported
+            self._vec_env = kind(self.evaluator, self.seed)
         return self._as_sb3_shows(self._vec_env)
 
     def _as_sb3_shows(self, env: Any) -> Any:

@@ -22,6 +22,7 @@ Env = gymnasium.Env[Any, Any]
 _OF_GYMNASIUM = {  # attributes of the wrappers around every environment
     *("env", "has_reset", "close_called", "checked_reset", "checked_step", "checked_render", "checked_data_reuse"),
 }
+_OF_VEC_ENV = {"reset", "step", "step_async", "step_wait", "seed", "render", "get_images"}  # that play in this process
 _REFUSED = {
     "reset": "each episode begins with a reset in its own process: set_options(options) gives it options",
     "step": "episodes are played in the workers: get_env().step() plays one here, apart from the training",
@@ -35,6 +36,10 @@ class TrainingEnvs:
     Calls of `set_attr`, `env_method` and `set_options` are recorded, and every environment gets them, in order, before it plays
     a request that begins afterwards. `get_attr`, `reset`, `step` and `render` use an environment of this process, which is
     built at their first use and gets the same calls.
+
+    Args:
+        evaluator: The model's.
+        seed: Seed of the first reset in this process.
     """
 
     num_envs = 1
@@ -157,6 +162,14 @@ class TrainingEnvs:
         """Close the environment of this process, and none that plays."""
         self._own.close()
 
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = ""
+        if name in _OF_VEC_ENV:
+            hint = (
+                ": it is a VecEnv of SB3 only if stable_baselines3 is imported before get_env(); model.env can be played, too"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
 
 class _NotKnown:
     """A value that a method returned in the workers. Any use of it is an error that says so."""
@@ -231,15 +244,9 @@ def _transposing_kind() -> Any:
     return TransposedTrainingVecEnv
 
 
-def training_envs(evaluator: Evaluator, seed: int) -> TrainingEnvs:
-    """Make a TrainingEnvs, which is an SB3 VecEnv if SB3 is imported.
-
-    Args:
-        evaluator: The model's.
-        seed: Seed of the first reset in this process.
-    """
-    kind = TrainingEnvs if sys.modules.get("stable_baselines3") is None else _vec_env_kind()
-    return kind(evaluator, seed)
+def training_envs_kind() -> type[TrainingEnvs]:
+    """Return the class for `get_env`: also an SB3 VecEnv if SB3 is imported."""
+    return TrainingEnvs if sys.modules.get("stable_baselines3") is None else _vec_env_kind()
 
 
 @cache

@@ -47,6 +47,34 @@ class Forgetful(EzPickle, Toy):
 # --- environments ----------------------------------------------------------------------------------------------------
 
 
+def test_get_env_becomes_a_vec_env_once_sb3_is_imported(tmp_path: Path) -> None:
+    """A script may ask for it before: what was called on that holds on."""
+    script = run_script(
+        """
+        import sys
+        from fastes import FastES
+
+        with FastES("Pendulum-v1", preset="default", n_workers=0) as model:
+            before = model.get_env()
+            assert "stable_baselines3" not in sys.modules
+            try:
+                before.reset()
+            except AttributeError as error:
+                print(error)
+            before.set_attr("max_torque", 1.5)
+            from stable_baselines3.common.evaluation import evaluate_policy
+            from stable_baselines3.common.vec_env import VecEnv
+            after = model.get_env()
+            assert isinstance(after, VecEnv) and model.get_env() is after
+            assert after.get_attr("max_torque") == [1.5]
+            evaluate_policy(model, after, 1)
+        """,
+        tmp_path,
+    )
+    assert script.returncode == 0, script.stderr
+    assert "it is a VecEnv of SB3 only if stable_baselines3 is imported before get_env()" in script.stdout
+
+
 @pytest.mark.parametrize("n_workers", [0, 2])
 def test_an_object_without_a_spec_is_copied(n_workers: int) -> None:
     given = Toy(length=12)
