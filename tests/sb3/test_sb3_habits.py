@@ -49,6 +49,7 @@ class Forgetful(EzPickle, Toy):
 
 def test_get_env_becomes_a_vec_env_once_sb3_is_imported(tmp_path: Path) -> None:
     """A script may ask for it before: what was called on that holds on."""
+    pytest.importorskip("stable_baselines3")
     script = run_script(
         """
         import sys
