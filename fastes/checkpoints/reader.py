@@ -20,6 +20,7 @@ from typing import IO, Any
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 
+from fastes.checkpoints.field_checks import is_count
 from fastes.checkpoints.file_format import (
     ARRAYS_SUFFIX,
     DATA_MEMBER,
@@ -87,6 +88,14 @@ def counters_in(saved: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [counters for counters in found if isinstance(counters, dict)]
 
 
+def timesteps_in(saved: Mapping[str, Any]) -> int:
+    """Return the timesteps of a checkpoint's description, of all trials and a race's scoring episodes; 0 if it tells none."""
+    selection = saved.get("selection")
+    found: list[Any] = [counters.get("num_timesteps") for counters in counters_in(saved)]
+    found += [selection.get("scoring_timesteps")] if isinstance(selection, dict) else []
+    return sum(filter(is_count, found))
+
+
 def _check_open(file: Any) -> None:
     if not callable(getattr(file, "read", None)) or isinstance(file, io.TextIOBase):
         raise TypeError(f"load() got {file!r:.99}: expected a path, or a file that is open for bytes, as by open(path, 'rb')")
@@ -131,8 +140,7 @@ def _hint(path: Path) -> str:
 def _steps_of(path: Path) -> int | None:
     """Return the timesteps that a checkpoint was trained for; None if it cannot be read."""
     with contextlib.suppress(Exception), open(path, "rb") as file:
-        counters = counters_in(_read_zip(file).data)
-        return sum(int(each["num_timesteps"]) for each in counters)
+        return timesteps_in(_read_zip(file).data)
     return None
 
 

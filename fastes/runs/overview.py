@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastes.checkpoints.locate import BEST, CHECKPOINT
-from fastes.checkpoints.reader import counters_in, read_description
+from fastes.checkpoints.reader import counters_in, read_description, timesteps_in
 from fastes.errors import CheckpointError
 from fastes.reports.progress_rows import Clock, LastRows, read_last_rows
 from fastes.runs.folder_lock import holder_of, is_locked
@@ -184,7 +184,7 @@ def _rows_of(run: Path, problems: list[str]) -> LastRows:
 
 def _rows_since(run: Path, saved: Mapping[str, Any], rows: LastRows) -> LastRows:
     """Return more of the last rows, if they do not reach back to a checkpoint, which knows the best evaluation before it."""
-    timesteps, most_bytes = _steps_in(saved), _BYTES_OF_ROWS if saved else _MOST_BYTES
+    timesteps, most_bytes = timesteps_in(saved), _BYTES_OF_ROWS if saved else _MOST_BYTES
     with contextlib.suppress(OSError):  # it is gone meanwhile
         while (
             not rows.are_all
@@ -268,12 +268,6 @@ def best_in(saved: Mapping[str, Any]) -> float | None:
     """Return the highest evaluation that a checkpoint knows; None before the first."""
     known = [number_in(counters, "best_eval_return") for counters in counters_in(saved)]
     return max((value for value in known if value is not None), default=None)
-
-
-def _steps_in(saved: Mapping[str, Any]) -> float:
-    """Return the timesteps of a checkpoint; 0 if it tells none."""
-    scoring = number_in(as_table(saved.get("selection")), "scoring_timesteps") or 0.0
-    return scoring + sum(number_in(counters, "num_timesteps") or 0.0 for counters in counters_in(saved))
 
 
 def _seconds_of(rows: LastRows, noted: Mapping[str, Any], updated: float | None) -> float | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.locate import BEST, CHECKPOINT, find_checkpoint, is_run_folder
 from fastes.checkpoints.policy_description import spec_from
-from fastes.checkpoints.reader import counters_in, read_checkpoint, read_description
+from fastes.checkpoints.reader import counters_in, read_checkpoint, read_description, timesteps_in
 from fastes.errors import CheckpointError, CheckpointMismatch
 from fastes.models.checkpointing import one_by_one
 from fastes.policies.action_head import ActionHead
@@ -166,7 +166,6 @@ def _info(
     is_open = race is not None and not race.winner
     given = seen.given if seen is not None and is_open else None
     policy = None if file is None else _policy_of(checkpoint, problems)
-    steps = sum(_count(each, "num_timesteps") for each in tallies)
     return RunInfo(
         path=path,
         checkpoint=file,
@@ -178,7 +177,7 @@ def _info(
         ended="" if seen is None else seen.ended,
         policy=policy,
         generations=seen.generations if seen is not None and seen.generations else _generation_of(trainings),
-        timesteps=seen.timesteps if seen is not None and seen.timesteps else steps,
+        timesteps=seen.timesteps if seen is not None and seen.timesteps else timesteps_in(data),
         episodes=sum(_count(each, "num_episodes") for each in tallies),
         budget=seen.budget if seen is not None else _count(settings, "total_timesteps") or None,
         seconds=None if seen is None else seen.seconds,

@@ -20,6 +20,7 @@ from training import assert_same_state
 from fastes import CallablePolicy, Callback, FastES
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.cli.main import main
+from fastes.runs.run_info import read_run_info
 from fastes.settings.preset_loader import all_presets
 from fastes.settings.recipes import AUTO, FRACTION, recipes_for
 from fastes.training.record import Record
@@ -274,6 +275,15 @@ def test_recipes_that_are_equally_good_are_ranked_by_what_their_candidates_found
     with FastES(Worthless, n_workers=0, seed=3, target_return="none", rungs=3) as model:
         model.learn(BUDGET, Means())
     assert seen
+
+
+def test_the_steps_of_a_file_are_those_of_its_model(tmp_path: Path) -> None:
+    """With those of the episodes that scored a rung, which are in no training's tally."""
+    with racing() as model:
+        model.learn(BUDGET)
+        assert model.selection.scoring_timesteps
+        model.save(tmp_path / "m.zip")
+        assert read_run_info(tmp_path / "m.zip").timesteps == model.num_timesteps
 
 
 def test_learn_again_goes_on_with_the_winner() -> None:
