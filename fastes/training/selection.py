@@ -199,11 +199,6 @@ class Selection:
         return total._replace(num_timesteps=total.num_timesteps + self.scoring_timesteps, budget=self.budget)
 
     @property
-    def best_eval_return(self) -> float:
-        """The highest noise-free return of all trials, with those that are out."""
-        return max(self.dropped.best_eval_return, *(trial.training.counters.best_eval_return for trial in self.trials))
-
-    @property
     def num_timesteps(self) -> int:
         """Environment steps of all trials' candidates, and of a race's scoring episodes."""
         candidates = self.dropped.num_timesteps + sum(trial.training.counters.num_timesteps for trial in self.trials)

@@ -223,7 +223,7 @@ class Trainer:
         may_solve: False before its turn, where another trial may be solved first.
         """
         pending, mean = finished.pending, finished.evaluation.mean
-        best = max(self.selection.best_eval_return, training.counters.best_eval_return)
+        best = max(self.selection.counters.best_eval_return, training.counters.best_eval_return)
         is_best = -math.inf < mean >= best and not pending.already_reported
         training = training.after_evaluation(finished)
         if is_best:
