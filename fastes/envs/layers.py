@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium.wrappers import HumanRendering, RenderCollection
 
 DRAWING = HumanRendering, RenderCollection  # wrappers that workers leave out: they draw nothing
@@ -41,7 +42,12 @@ def _limit_in(layer: Any) -> int | None:
     values = [next((place[name] for place in places if name in place), None) for name in _LIMITS]
     if not isinstance(layer, gymnasium.Wrapper):
         values.append(getattr(getattr(layer, "spec", None), "max_episode_steps", None))
-    return min((value for value in values if type(value) is int and value > 0), default=None)
+    return min((limit for value in values if (limit := _as_limit(value)) > 0), default=None)
+
+
+def _as_limit(value: object) -> int:
+    """Return a whole number, also NumPy's, as an int, and 0 for anything else."""
+    return int(value) if isinstance(value, (int, np.integer)) and not isinstance(value, bool) else 0
 
 
 def limit_of_vector_env(base: Any, spec: Any, envs: Iterable[Any], printed: str) -> int | None:

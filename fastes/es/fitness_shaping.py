@@ -59,7 +59,7 @@ def shape_returns(returns: Float64, sigma: float, shaping: str | ShapingFunction
     if not num_usable:
         raise NotFinite(
             f"none of the {returns.size} returns of this generation is finite; parameters are unchanged. "
-            "Check the environment's rewards, or lower sigma and the learning rate"
+            "Check the rewards of the environment or the values of the function, or lower sigma and the learning rate"
         )
     rule = rule_of(shaping)
     kept = num_kept(len(returns), top_fraction)

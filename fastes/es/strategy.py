@@ -554,8 +554,10 @@ def _search(
 def _number(value: Any) -> float:
     """Return a function's value as a float; TypeError for anything but one number."""
     try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"the function returned {value!r}, a {type(value).__name__}: expected one number") from None
 
 

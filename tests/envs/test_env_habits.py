@@ -801,6 +801,7 @@ class SaysSo(Blank):
 
 LIMITED: dict[str, Any] = {
     "max_steps": made(SaysSo, 1_200),
+    "of NumPy": made(SaysSo, np.int64(1_200)),
     "wrapped": lambda: gymnasium.wrappers.RecordEpisodeStatistics(SaysSo(1_200, "max_episode_steps")),
     "TimeLimit": lambda: gymnasium.wrappers.TimeLimit(Blank(), 1_200),
     "object": gymnasium.wrappers.TimeLimit(Blank(), 1_200),

@@ -288,6 +288,9 @@ def test_arguments_that_cannot_be() -> None:
         es.minimize(sphere, 100, target=True)
     with pytest.raises(TypeError, match=r"the function returned None, a NoneType: expected one number"):
         es.minimize(lambda x: None, 100)  # type: ignore[arg-type,return-value]
+    for value in ("1", 10**400):
+        with pytest.raises(TypeError, match="expected one number"):
+            es.minimize(lambda x, value=value: value, 100)  # type: ignore[misc]
     with pytest.raises(FastESError, match="none of the 10 returns of this generation is finite"):
         es.minimize(lambda x: math.nan, 100)
     assert es.minimize(sphere, 2e3).evaluations > 1000, "scripts write 2e3 as well"

@@ -42,11 +42,11 @@ class Reporter(Callback):
     package = ""
     run_folder: Path | None = None
     ends_with_training = True
+    _courier: Courier | None = None  # values of the class: a subclass may not call __init__
+    _run_name, _step = "", 0
 
     def __init__(self) -> None:
         self.check_installed()
-        self._courier: Courier | None = None
-        self._run_name, self._step = "", 0
 
     @classmethod
     def check_installed(cls) -> None:

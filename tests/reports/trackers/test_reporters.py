@@ -232,6 +232,20 @@ def test_a_folder_of_that_name_is_no_package(tmp_path: Path, monkeypatch: pytest
         Folder()
 
 
+def test_a_subclass_needs_no_constructor_of_its_bases() -> None:
+    class Short(Reporter):
+        name = "short"
+
+        def __init__(self) -> None:
+            self.rows: list[int] = []
+
+        def log(self, step: int, row: Mapping[str, float]) -> None:
+            self.rows.append(step)
+
+    reporter = Short()
+    assert len(trained(reporter)) == len(reporter.rows) == 5
+
+
 def test_an_unknown_name_is_refused_with_what_there_is() -> None:
     with FastES(toy(), **TRAINED) as model, pytest.raises(ValueError, match=r"there are tensorboard, wandb, trackio.*wandb"):
         model.learn(100, ["wandbb"])
