@@ -1,4 +1,4 @@
-"""Numbers from a user as an array, or an error that says which value is not a number."""
+"""Arrays of numbers: their types, and numbers from a user as an array, or an error that says which value is not a number."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.errors import shown
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 _NONE = (str, bytes, complex, type(None))  # no real numbers, though NumPy turns some into floats
 

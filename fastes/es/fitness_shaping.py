@@ -8,14 +8,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import NotFinite, shown, suggest
 from fastes.es.portable_math import log, mean_and_std
-
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
+from fastes.number_array import Float32, Float64
 
 # the returns of the pairs that count, finite float64 (n, 2) -> shaped ones of that shape, of mean 0; the gradient is
 # 1/(2 n sigma) sum (s+ - s-) eps

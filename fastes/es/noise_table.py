@@ -8,13 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fastes import _core
+from fastes.number_array import Float32, Int64
 from fastes.system.limits import available_cpus, check_memory
-
-Float32 = npt.NDArray[np.float32]
-Int64 = npt.NDArray[np.int64]
 
 MIN_TABLE_SIZE = 1 << 20
 MAX_TABLE_SIZE = 250_000_000

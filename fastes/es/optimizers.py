@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import shown, suggest
+from fastes.number_array import Float32
 from fastes.system.copies import shallow
 
-Float32 = npt.NDArray[np.float32]
 AnyFloat = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Arrays = dict[str, AnyFloat]
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
-from fastes.es.noise_table import Float32, Int64, NoiseTable, Windows, parts
+from fastes.es.noise_table import NoiseTable, Windows, parts
+from fastes.number_array import Float32, Int64
 from fastes.system.limits import check_memory
 
 # draws of `draw_eval_seeds` that are no generation's: none is made twice before generation 2^30

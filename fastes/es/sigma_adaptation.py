@@ -12,8 +12,8 @@ import numpy.typing as npt
 from fastes.es.fitness_shaping import Shaped
 from fastes.es.perturbations import Perturbations
 from fastes.es.schedules import ScheduleSetting
+from fastes.number_array import Float32
 
-Float32 = npt.NDArray[np.float32]
 Sigma = npt.NDArray[Any]  # float32, one for each parameter, or float64 (1,)
 
 LEAST_CHANGE, LARGEST_CHANGE = 0.8, 1.2  # factors of a generation

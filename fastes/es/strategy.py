@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import FastESError, NotFinite, check_int, check_seed, warn_user, whole
-from fastes.es.fitness_shaping import Float64, Shaped, shape_returns
+from fastes.es.fitness_shaping import Shaped, shape_returns
 from fastes.es.hyperparameters import Hyperparameters, make_hyperparameters
 from fastes.es.keywords import MoreHyperparameters, Unpack
 from fastes.es.noise_table import NoiseTable, default_table_size, window_size
@@ -21,10 +21,9 @@ from fastes.es.optimizers import AnyFloat, Arrays, Optimizer, make_optimizer, st
 from fastes.es.perturbations import Draws, Perturbations, draw_pairs, draw_windows
 from fastes.es.schedules import ScheduleSetting, checked_value, make_schedule
 from fastes.es.sigma_adaptation import SigmaAdaptation, make_adaptation
-from fastes.number_array import number_array
+from fastes.number_array import Float32, Float64, number_array
 from fastes.setting_fields import checked_number
 
-Float32 = npt.NDArray[np.float32]
 SLICES_PER_PAIR = 10  # fewer in the noise table cause a warning
 PATIENCE = 100  # generations without anything better before a search ends
 _RESOLVED = float(np.finfo(np.float32).eps) / 2  # a smaller fraction of a float32 changes nothing when it is added

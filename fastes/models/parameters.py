@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fastes.number_array import number_array
+from fastes.number_array import Float32, number_array
 from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import from_torch, to_torch
 from fastes.policies.policy_spec import PolicySpec
-
-Float32 = npt.NDArray[np.float32]
 
 
 def named_parameters(spec: AnySpec, theta: Float32) -> dict[str, Float32]:

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from fastes.errors import blame_policy
+from fastes.number_array import Float32
 from fastes.policies.action_head import ActionHead
-from fastes.policies.custom_policy import CustomActor, CustomPolicy, CustomSpec, Float32, check_memory_of, hook_of, pickled_copy
+from fastes.policies.custom_policy import CustomActor, CustomPolicy, CustomSpec, check_memory_of, hook_of, pickled_copy
 from fastes.system.limits import check_memory
 
 PolicyFunction = Callable[[Float32, Float32], Any]

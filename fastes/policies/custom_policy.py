@@ -17,17 +17,16 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
 from fastes import _core
 from fastes.errors import blame_policy, warn_user
+from fastes.number_array import Float32
 from fastes.policies.action_head import ActionHead
 from fastes.policies.obs_columns import ALL, ObsColumns, columns_in
 from fastes.policies.policy_spec import PolicySpec, obs_shape_of, parts_of, split_theta
 from fastes.system.random_state import global_random_kept, global_states, set_global_states
 
-Float32 = npt.NDArray[np.float32]
 USE_NOISE = {"": "", "sample_actions": ", or use sample_actions=True", "action_noise": ", or use action_noise"}
 
 

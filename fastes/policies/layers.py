@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes import _core
+from fastes.number_array import Float32
 
-Float32 = npt.NDArray[np.float32]
 Parameters = Mapping[str, Float32]
 Order = npt.NDArray[np.int64] | slice  # for each input of torch's layer, the number of the input here
 IDENTITY = "identity"  # unchanged outputs: those of the last layer, and those that the next layer turns into activations

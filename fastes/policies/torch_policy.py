@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
 from fastes.errors import blame_policy, suggest
+from fastes.number_array import Float32
 from fastes.policies.action_head import ActionHead
 from fastes.policies.custom_policy import CustomActor, CustomPolicy, CustomSpec, check_memory_of, hook_of, pickled_copy
 from fastes.policies.policy_keywords import ActionKeywords, head_from, names_of
@@ -20,7 +20,6 @@ from fastes.policies.policy_keywords import ActionKeywords, head_from, names_of
 if TYPE_CHECKING:
     import torch
 
-Float32 = npt.NDArray[np.float32]
 _UNUSED = "num_batches_tracked"  # a buffer of BatchNorm that no output depends on
 
 

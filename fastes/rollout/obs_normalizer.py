@@ -12,10 +12,8 @@ import numpy.typing as npt
 
 from fastes import _core
 from fastes.errors import check_int
-from fastes.number_array import number_array
+from fastes.number_array import Float64, Int64, number_array
 
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 State = dict[str, Float64 | Int64]
 PREFIX = "normalizer."  # of its arrays' names in a checkpoint
 EXACT_ABOVE = 1024  # candidates of a generation: up to so many are summed in job order, more exactly and in any order

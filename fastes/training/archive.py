@@ -7,7 +7,6 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from fastes.checkpoints.field_checks import (
@@ -21,11 +20,10 @@ from fastes.checkpoints.field_checks import (
 )
 from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
+from fastes.number_array import Float32
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.settings.settings import MOST_SNAPSHOTS, Settings
 from fastes.training.evaluation import FinishedEvaluation, policy_from_fields, policy_to_fields
-
-Float32 = npt.NDArray[np.float32]
 
 SCREENING_EPISODES, FINAL_EPISODES = 10, 50  # of a final selection: of all finalists, and further ones of the better half
 _SEGMENTS = 4  # of the budget, for each snapshot

@@ -15,12 +15,11 @@ from fastes.checkpoints.field_checks import Kinds, check_arrays, check_record, d
 from fastes.checkpoints.file_format import Arrays
 from fastes.errors import CheckpointError
 from fastes.es.portable_math import mean_and_std
+from fastes.number_array import Float32, Float64
 from fastes.rollout.obs_normalizer import PREFIX, ObsNormalizer
 from fastes.system.digits import in_digits
 from fastes.system.html_tables import html_table
 
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
 _MOST = 1000  # that a checkpoint may hold
 
 

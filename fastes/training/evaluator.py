@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from fastes._core import Actor
 from fastes.envs.closing import close_env
@@ -18,6 +17,7 @@ from fastes.envs.seen import Seen, look_at
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.errors import WorkerError
 from fastes.es.noise_table import window_size
+from fastes.number_array import Float32, Int64
 from fastes.policies.custom_policy import CustomSpec
 from fastes.pools.pool import Pool, run_to_end
 from fastes.rollout.batch import Batch, StepsPlayed
@@ -36,8 +36,6 @@ from fastes.training.evaluation import Evaluation
 from fastes.training.idle_pools import end_idle, used
 from fastes.training.training import Training
 
-Float32 = npt.NDArray[np.float32]
-Int64 = npt.NDArray[np.int64]
 _Result = TypeVar("_Result")
 EPISODES_AT_ONCE = 1000  # noise-free episodes: more at a time would only take memory
 

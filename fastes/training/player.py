@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from fastes.errors import WorkerError
 from fastes.es.perturbations import Perturbations
+from fastes.number_array import Float32, Int64
 from fastes.pools.pool import Pool
 from fastes.rollout.batch import Batch
 from fastes.rollout.episode import EpisodeSettings
@@ -19,9 +17,6 @@ from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEv
 from fastes.training.evaluator import Evaluator, Running
 from fastes.training.record import Generation
 from fastes.training.training import Training
-
-Float32 = npt.NDArray[np.float32]
-Int64 = npt.NDArray[np.int64]
 
 
 class Player:

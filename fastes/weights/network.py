@@ -7,15 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastes.errors import suggest
-from fastes.number_array import number_array
+from fastes.number_array import Float64, number_array
 from fastes.policies.action_head import ActionHead, actions_in_words
 from fastes.policies.layers import ACTIVATIONS
 from fastes.policies.policy_keywords import head_from
 
-Float64 = npt.NDArray[np.float64]
 OUTPUTS = {  # meaning of the last layer's outputs -> the action_mapping that makes actions of them
     "actions": "clip",
     "unit": "clip",

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.utils import EzPickle
 
+from fastes.number_array import Float64
 from fastes.system.installation import install_command
 
 try:
@@ -21,7 +22,6 @@ try:
 except ImportError as error:
     raise ImportError(f"MujocoTask needs MuJoCo: {install_command('mujoco')} ({error})") from error
 
-Float64 = npt.NDArray[np.float64]
 Place = str
 Seen = Place | tuple[Place, float, float]
 Point = Place | Sequence[float]

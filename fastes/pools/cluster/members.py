@@ -15,12 +15,12 @@ import cloudpickle
 
 from fastes.envs.worker_imports import own_registrations
 from fastes.errors import ClusterError, warn_user
+from fastes.number_array import Int64
 from fastes.pools.cluster.connection import Connection
 from fastes.pools.cluster.messages import (
     CachedState,
     Draws,
     FullState,
-    Int64,
     Joined,
     Range,
     RequestMessage,

@@ -17,10 +17,9 @@ import numpy as np
 from fastes.envs.closing import close_env
 from fastes.envs.worker_imports import register
 from fastes.errors import shorten, summary_of
+from fastes.number_array import Float64, Int64
 from fastes.pools.cluster.messages import (
     Failed,
-    Float64,
-    Int64,
     Joined,
     Played,
     Range,

@@ -15,8 +15,9 @@ import numpy as np
 
 from fastes.errors import ClusterError, FastESError, warn_user
 from fastes.es.noise_table import NoiseTable
+from fastes.number_array import Int64
 from fastes.pools.cluster.members import LOG, ClusterLost, Member, Membership, Parameters
-from fastes.pools.cluster.messages import Failed, Int64, Played, Range, Reply, StateMismatch, runs_of, unpack
+from fastes.pools.cluster.messages import Failed, Played, Range, Reply, StateMismatch, runs_of, unpack
 from fastes.pools.cluster.schedule import Load, OpenTicket, sizes
 from fastes.pools.pool import NoiseTables, Pool, close_at_exit
 from fastes.rollout.batch import Batch, StepsPlayed

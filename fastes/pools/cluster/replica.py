@@ -13,7 +13,8 @@ import numpy.typing as npt
 from fastes.errors import FastESError
 from fastes.es.noise_table import NoiseTable
 from fastes.es.perturbations import Perturbations, draw_pairs, draw_windows
-from fastes.pools.cluster.messages import CachedState, Draws, Float32, FullState, RequestMessage, StateMismatch, Step, Theta
+from fastes.number_array import Float32
+from fastes.pools.cluster.messages import CachedState, Draws, FullState, RequestMessage, StateMismatch, Step, Theta
 from fastes.rollout.job import PoolSpec, Request
 
 

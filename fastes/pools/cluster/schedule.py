@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastes.pools.cluster.messages import Float64, Int64, Played
+from fastes.number_array import Float64, Int64
+from fastes.pools.cluster.messages import Played
 from fastes.rollout.batch import Batch
 from fastes.rollout.job import PoolSpec, Request
 from fastes.rollout.last_infos import Info
