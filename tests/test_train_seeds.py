@@ -25,10 +25,13 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.cli.main import main
 from fastes.errors import FastESError
 from fastes.reports.callbacks import Callback
-from fastes.reports.progress_bar import SeedsBar, short
+from fastes.reports.progress_bar import (
+    SeedsBar,
+)
 from fastes.runs.run_folder import RunFolder
 from fastes.seeds import MOST_SEEDS
 from fastes.settings.preset_loader import tomllib
+from fastes.system.digits import short
 from fastes.training.record import Record
 
 SEEDS = (5, 6, 9)

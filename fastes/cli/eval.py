@@ -13,8 +13,8 @@ from fastes.cli.arguments import add_workers
 from fastes.cli.saved_model import add_episodes, check_episodes, load_model, most_steps
 from fastes.model import FastES
 from fastes.reports.progress_bar import Repeatedly
-from fastes.reports.task_in_words import counted
 from fastes.system.console import say
+from fastes.system.digits import counted
 
 _SECONDS = 0.2  # between updates of the bar
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fastes.reports.model_in_words import policy_in_words
-from fastes.reports.task_in_words import duration_in_words, number_in_words
 from fastes.runs.run_info import Base, RunInfo, read_run_info
 from fastes.runs.rungs import Race
 from fastes.runs.setting_differences import value_in_words
 from fastes.system.console import say, say_beside
-from fastes.system.digits import in_digits
+from fastes.system.digits import duration_in_words, in_digits, number_in_words
 from fastes.system.near_paths import printable
 
 _TITLE = 14  # columns of a row's name

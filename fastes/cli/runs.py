@@ -11,13 +11,11 @@ from typing import Any, NamedTuple
 
 from fastes.cli.arguments import RUNS
 from fastes.errors import FastESError
-from fastes.reports.progress_bar import short
-from fastes.reports.task_in_words import duration_in_words
 from fastes.runs.found_runs import each_once, runs_of
 from fastes.runs.overview import Overview, read_overview
 from fastes.runs.setting_differences import OF_THE_END, RACE, named_values, telling, told_settings
 from fastes.system.console import columns_of, say
-from fastes.system.digits import in_digits
+from fastes.system.digits import duration_in_words, in_digits, short
 from fastes.system.near_paths import printable
 
 _LEAST_SETTINGS, _BEFORE_SETTINGS = 14, 3  # characters of settings, and columns without which a terminal shows none

@@ -17,14 +17,13 @@ from fastes.errors import WorkerError
 from fastes.model import FastES
 from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.progress_bar import ProgressBar, SeedsBar
-from fastes.reports.task_in_words import counted
 from fastes.runs.curve_picture import plot_curves
 from fastes.runs.curves import read_curve
 from fastes.runs.run_config import BY_CTRL_C, OUT_OF_TIME
 from fastes.runs.run_folder import RunFolder
 from fastes.runs.video import can_draw
 from fastes.system.console import say
-from fastes.system.digits import in_digits
+from fastes.system.digits import counted, in_digits
 from fastes.system.installation import install_command
 from fastes.training.evaluation import Evaluation
 

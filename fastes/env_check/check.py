@@ -25,10 +25,8 @@ from fastes.models.arguments import checked_timesteps
 from fastes.policies.custom_policy import CustomPolicy
 from fastes.reports.choice_in_words import choice_in_words, exploring, has_own_preset, race_in_words, steps_in_words
 from fastes.reports.task_in_words import (
-    duration_in_words,
     lengths_in_words,
     nothing_to_climb,
-    number_in_words,
     returns_in_words,
     scaled,
     space_in_words,
@@ -36,6 +34,7 @@ from fastes.reports.task_in_words import (
 from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.native_episodes import Compared, difference_in_loop, difference_in_words
 from fastes.setting_fields import checked_number
+from fastes.system.digits import duration_in_words, number_in_words
 from fastes.system.limits import available_cpus
 from fastes.system.random_state import global_random_kept
 from fastes.training.evaluation import Evaluation

@@ -15,7 +15,6 @@ from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.reports.choice_in_words import choice_in_words, exploring, no_preset, steps_in_words
 from fastes.reports.task_in_words import (
-    duration_in_words,
     leaves_its_space,
     lengths_in_words,
     nothing_to_climb,
@@ -23,7 +22,7 @@ from fastes.reports.task_in_words import (
     space_in_words,
 )
 from fastes.system.console import columns_of, fitted, lasting
-from fastes.system.digits import in_digits
+from fastes.system.digits import duration_in_words, in_digits
 from fastes.training.evaluation import Evaluation, FinishedEvaluation
 from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record

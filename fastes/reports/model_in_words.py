@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from fastes.models.model import Model
 from fastes.policies.policy_spec import PolicySpec
-from fastes.reports.task_in_words import number_in_words
 from fastes.runs.setting_differences import differing, flat_settings, named_values
 from fastes.settings.preset_loader import all_presets, choose_settings, preset_for
 from fastes.settings.settings import Settings
+from fastes.system.digits import number_in_words
 
 
 def model_in_rows(model: Model) -> Iterator[tuple[str, str]]:

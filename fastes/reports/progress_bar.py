@@ -20,7 +20,7 @@ from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.rollout.batch import StepsPlayed
 from fastes.system.console import BottomLine, in_notebook, lasting
-from fastes.system.digits import in_digits
+from fastes.system.digits import in_digits, short
 from fastes.system.forks import tell_of_forks
 from fastes.training.final_selection import FinalSelection, episodes_of_selection
 from fastes.training.record import Record
@@ -76,13 +76,6 @@ class Progress(NamedTuple):
             if (width := columns - len(percent) - len(words) - 3) >= _NARROWEST:
                 return f"{percent}|{Bar(self.share, min(width, _WIDEST), Bar.ASCII if ascii_only else Bar.UTF)}| {words}"
         return f"{percent} {words}"
-
-
-def short(number: float) -> str:
-    """Format a number with at most five characters: 960, 1.23k, 400k, 12.3M."""
-    from tqdm import tqdm
-
-    return f"{number:.0f}" if number < 999.5 else str(tqdm.format_sizeof(number))
 
 
 def _clock(seconds: float) -> str:

@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from fastes.errors import shown
 from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.system.digits import number_in_words
 
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 _MOST = 160  # characters of a space
 _LARGE = 1e150  # numbers whose squares float64 cannot sum
 _ROUNDING = 1e-3  # by which a root mean square may pass a bound
@@ -55,27 +55,9 @@ def scaled(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], fl
     return (values / largest, largest) if _LARGE < largest < math.inf else (values, 1.0)
 
 
-def number_in_words(value: float) -> str:
-    """Return a number with four digits; one of 10,000 to 1e12 with all before the point."""
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
-
-
 def nothing_to_climb(returns: npt.NDArray[np.float64]) -> bool:
     """Return whether all returns, float64 (n,), are the same number."""
     return bool(len(returns) > 1 and (returns == returns[0]).all())
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def duration_in_words(seconds: float) -> str:
-    """Return seconds as one number with a fitting unit."""
-    for size, unit in ((_DAY, "days"), (_HOUR, "hours"), (_MINUTE, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.2g} {unit}" if seconds < 100 * size else f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:.2g} s" if seconds < 10.0 else f"{seconds:.0f} s"
 
 
 def leaves_its_space(normalizer: ObsNormalizer, space: object) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 from fastes.errors import warn_user
 from fastes.es.portable_math import mean_and_std
 from fastes.reports.returns_over_budget import ReturnsOverBudget
-from fastes.reports.task_in_words import number_in_words
 from fastes.rollout.batch import Batch
 from fastes.rollout.obs_normalizer import number_skipped
+from fastes.system.digits import number_in_words
 from fastes.training.evaluation import FinishedEvaluation
 from fastes.training.record import Record
 from fastes.training.training import Training

@@ -8,11 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fastes.reports.progress_bar import short
-from fastes.reports.task_in_words import duration_in_words
 from fastes.runs.overview import UNREADABLE, Overview
 from fastes.system.atomic_files import write_text
-from fastes.system.digits import in_digits
+from fastes.system.digits import duration_in_words, in_digits, short
 
 PAGE = "gallery.md"
 

@@ -32,7 +32,6 @@ from fastes.errors import check_int, check_seed, shown, whole
 from fastes.models.arguments import checked_minutes
 from fastes.models.one_pool import check_shared
 from fastes.policies.custom_policy import CustomPolicy
-from fastes.reports.task_in_words import counted, duration_in_words
 from fastes.settings import population_scale
 from fastes.settings.preset_fit import misfit
 from fastes.settings.preset_loader import DEFAULT, FILE, choose_settings, preset_for
@@ -40,7 +39,7 @@ from fastes.settings.recipes import AUTO, alive_bonus_of, are_choices, kind_of, 
 from fastes.settings.search_space import SearchSpace
 from fastes.settings.settings import Settings
 from fastes.system.console import output_lasts, say
-from fastes.system.digits import in_digits
+from fastes.system.digits import counted, duration_in_words, in_digits
 from fastes.system.html_tables import html_table
 from fastes.tuning.candidates import FIRST_EPISODE, Candidate, Learner, train_candidates
 from fastes.tuning.results import preset_values, write_plots, write_preset, write_table

@@ -16,15 +16,14 @@ from training import assert_same_state
 from fastes import Callback, FastES
 from fastes.reports.console_log import ConsoleLog
 from fastes.reports.task_in_words import (
-    duration_in_words,
     leaves_its_space,
     lengths_in_words,
     nothing_to_climb,
-    number_in_words,
     returns_in_words,
     space_in_words,
 )
 from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.system.digits import duration_in_words, number_in_words
 
 SMALL: dict[str, Any] = {"preset": "default", "population_size": 4, "n_workers": 0, "seed": 0, "target_return": "none"}
 
