@@ -78,10 +78,10 @@ from fastes.settings.preset_loader import preset_for
 from fastes.settings.recipes import AUTO, PLAIN, Recipe, alive_bonus_of, choose_recipes
 from fastes.settings.settings import Settings
 from fastes.system.console import fill_standard_descriptors, output_lasts
-from fastes.system.forks import keep_unused, tell_of_forks
+from fastes.system.exclusive_use import ExclusiveUse
+from fastes.system.forks import keep_unused, register_for_forks
 from fastes.system.html_tables import html_table
 from fastes.system.installation import install_command
-from fastes.system.one_thread import OneThread
 from fastes.training.evaluation import Evaluation, PendingEvaluation
 from fastes.training.evaluator import Evaluator
 from fastes.training.player import Player
@@ -145,7 +145,7 @@ class Agent:
     _env: CalledEnv | None
     _predictors: dict[int, Predictor]
     _acting_seed: int
-    _one_thread: OneThread
+    _exclusive_use: ExclusiveUse
     _warnings: dict[int, StatisticsWarnings]
 
     def __init__(
@@ -201,8 +201,8 @@ class Agent:
         self.evaluator = Evaluator(source, trainings_of(selection), self.pool)
         self.trainer = Trainer(selection, self.evaluator)
         self._predictors, self._acting_seed = {}, selection.seed
-        self._one_thread, self._warnings = OneThread(), {}
-        tell_of_forks(self)
+        self._exclusive_use, self._warnings = ExclusiveUse(), {}
+        register_for_forks(self)
 
     # --- learning -----------------------------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class Agent:
 
     def _start_pool(self, with_infos: bool) -> None:
         """Open the pool for training. with_infos: whether generations come with the infos of last steps."""
-        self._tell_of_changes()
+        self._warn_of_changes()
         if with_infos:
             self.evaluator.collect_infos(self.info_keywords)
         if self.source.vector_env is None:
@@ -373,7 +373,7 @@ class Agent:
             check_episodes(episodes)
             seeds = check_int("first_seed", first_seed, 0, 2**31 - 1 - episodes) + np.arange(episodes, dtype=np.int64)
         with self.alone("evaluate()"):
-            self._tell_of_changes()
+            self._warn_of_changes()
             self.note_episode_limit()
             return self.evaluator.run(self.play_seeds(seeds))
 
@@ -751,12 +751,12 @@ class Agent:
             if limit != self.training.episode_limit:
                 self.trainer.take(self.selection.with_episode_limit(limit))
 
-    def _tell_of_changes(self) -> None:
+    def _warn_of_changes(self) -> None:
         """Warn of attributes that the script has set in environments that do not play."""
         if self.source.given is not None:
-            self.source.given.tell_of_changes(self.evaluator.build)
+            self.source.given.warn_of_changes(self.evaluator.build)
         if self._env is not None:
-            self._env.tell_of_changes()
+            self._env.warn_of_changes()
 
     def use_env(self, env: EnvArgument | EnvSource) -> None:
         """Train on another environment with the same spaces; CheckpointMismatch if they differ.
@@ -788,7 +788,7 @@ class Agent:
 
     def alone(self, what: str) -> AbstractContextManager[None]:
         """A block that uses trainings or workers; FastESError if another thread is in one. what: its name, as in 'learn()'."""
-        return self._one_thread.using(what)
+        return self._exclusive_use.using(what)
 
     def close(self) -> None:
         """End the workers and close the environment. The model can still predict, save, and learn again.
@@ -796,7 +796,7 @@ class Agent:
         An exception of the environment's close becomes a RuntimeWarning. FastESError while another thread is in learn or
         evaluate.
         """
-        if not hasattr(self, "_one_thread"):  # the constructor has failed
+        if not hasattr(self, "_exclusive_use"):  # the constructor has failed
             return
         with self.alone("close()"):
             env, self._env = self._env, None

@@ -22,7 +22,7 @@ from fastes.rollout.episode import EpisodeSettings, run_episode
 from fastes.rollout.job import PENALISE
 from fastes.rollout.observations import ObservationReader
 from fastes.system.forks import CopiesEndHere
-from fastes.system.random_state import global_random_kept, one_thread, seed_global_random
+from fastes.system.random_state import global_random_kept, seed_global_random, torch_on_one_thread
 
 Batch = npt.NDArray[Any]
 
@@ -77,7 +77,7 @@ def draw_reference(spec: AnySpec, source: EnvSource, env: Env | VectorEnv, seed:
     seeds = draw_eval_seeds(seed, REFERENCE_BATCH, _MOST_FAILURES * REFERENCE_SIZE).tolist()
     copies_end = CopiesEndHere(f"the environment {source.name}")
     actor = _RandomActor(env.action_space, spec.obs_shape, seeds[0], copies_end)
-    with global_random_kept(), one_thread(), copies_end:
+    with global_random_kept(), torch_on_one_thread(), copies_end:
         if isinstance(env, VectorEnv):
             _play_vector_env(source, env, actor, seeds)
         else:

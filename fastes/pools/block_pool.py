@@ -16,7 +16,7 @@ from fastes.pools.pool import NoiseTables, Pool, close_at_exit
 from fastes.rollout.batch import Batch, StepsPlayed
 from fastes.rollout.job import EpisodeDescription, PoolSpec, Request, collect, publish
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, RequestSlot, SharedBlock
-from fastes.system.forks import tell_of_forks
+from fastes.system.forks import register_for_forks
 from fastes.system.limits import check_memory
 
 _ADVICE = "use fewer candidates, a smaller noise_table_size, fewer workers, or smaller observations (such as resized frames)"
@@ -160,7 +160,7 @@ class BlockPool(Pool):
         self._block: SharedBlock | None = None
         self._tables: NoiseTables | None = None
         self._requests = OpenRequests()
-        tell_of_forks(self)
+        register_for_forks(self)
         close_at_exit(self)
 
     @property

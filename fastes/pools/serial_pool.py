@@ -16,7 +16,7 @@ from fastes.rollout.job_runner import JobRunner
 from fastes.rollout.shared_block import EPISODE, RequestSlot
 from fastes.system.forks import keep_unused
 from fastes.system.interrupts import handlers_kept
-from fastes.system.random_state import global_random_kept, one_thread
+from fastes.system.random_state import global_random_kept, torch_on_one_thread
 
 
 class SerialPool(BlockPool, LocalPool):
@@ -67,7 +67,13 @@ class SerialPool(BlockPool, LocalPool):
             with _core.UsualFloats():
                 yield self._runner
             return
-        with _core.UsualFloats(), handlers_kept(), global_random_kept(), one_thread(), numbered(self.spec.first_worker):
+        with (
+            _core.UsualFloats(),
+            handlers_kept(),
+            global_random_kept(),
+            torch_on_one_thread(),
+            numbered(self.spec.first_worker),
+        ):
             if self._runner is None:
                 self._runner = JobRunner(self.spec, self.block, notify=self._notify)
             yield self._runner

@@ -26,7 +26,7 @@ from fastes.rollout.observations import ObservationReader
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, SlotLayout
 from fastes.system.forks import CopiesEndHere, end_copy
 from fastes.system.interrupts import handlers_kept
-from fastes.system.random_state import global_random_kept, one_thread, seed_global_random
+from fastes.system.random_state import global_random_kept, seed_global_random, torch_on_one_thread
 
 _IDLE = -1
 _ORIGINS = {"environment": "vector environment", "policy": "policy, on"}
@@ -163,7 +163,7 @@ class VectorPool(BlockPool, LocalPool):
     def _play(self, jobs: Sequence[Job]) -> None:
         self.vector_env.check_process()
         run = _Run(self, jobs)
-        with _core.UsualFloats(), handlers_kept(), global_random_kept(), one_thread():
+        with _core.UsualFloats(), handlers_kept(), global_random_kept(), torch_on_one_thread():
             try:
                 with self._copies_end:
                     run.to_the_end()

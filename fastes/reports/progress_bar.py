@@ -21,7 +21,7 @@ from fastes.reports.callbacks import Callback
 from fastes.rollout.batch import StepsPlayed
 from fastes.system.console import BottomLine, in_notebook, lasting
 from fastes.system.digits import in_digits, short
-from fastes.system.forks import tell_of_forks
+from fastes.system.forks import register_for_forks
 from fastes.training.final_selection import FinalSelection, episodes_of_selection
 from fastes.training.record import Record
 from fastes.training.selection import Rung
@@ -273,7 +273,7 @@ class ProgressBar(Callback):
         self._looking: Repeatedly | None = None
         self._begun = self._shown_at = 0.0
         self._share = 0.0
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def __enter__(self) -> ProgressBar:
         return self

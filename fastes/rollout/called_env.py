@@ -37,10 +37,10 @@ class CalledEnv:
             self._watched = WatchedEnv(self._env, "model.env")
         return self._env
 
-    def tell_of_changes(self) -> None:
+    def warn_of_changes(self) -> None:
         """Warn about changes made other than by calls: they reach no environment that plays."""
         if self._env is not None and self._watched is not None:
-            self._watched.tell_of_changes(self._build)
+            self._watched.warn_of_changes(self._build)
 
     def close(self) -> None:
         env, self._env = self._env, None

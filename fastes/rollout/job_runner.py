@@ -36,7 +36,7 @@ from fastes.rollout.shared_block import (
     SharedBlock,
     SlotLayout,
 )
-from fastes.system.forks import CopiesEndHere, end_copy, tell_of_forks
+from fastes.system.forks import CopiesEndHere, end_copy, register_for_forks
 
 _ROUNDINGS = ("", "rounds down", "rounds up", "rounds to zero")
 _FLAGS = {"flushes to zero": "flushes denormals to zero", "denormals are zero": "reads denormals as zero", "traps": "traps"}
@@ -154,7 +154,7 @@ class JobRunner:
             self.close()
             raise
         self._episodes = 0  # that this environment has played
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def reset_after_fork(self) -> None:
         """End a forked copy that returns from env.step or env.reset: it would play the same episode once more."""

@@ -16,8 +16,8 @@ from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import State, cells_of, remembered_in, state_of
 from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.observations import CHANNELS_FIRST, ObservationReader, is_single, observation_rows, warn
-from fastes.system.forks import tell_of_forks
-from fastes.system.random_state import one_thread
+from fastes.system.forks import register_for_forks
+from fastes.system.random_state import torch_on_one_thread
 
 
 class Choice(np.ndarray[Any, np.dtype[Any]]):
@@ -88,7 +88,7 @@ class Predictor:
         self._loaded: tuple[npt.NDArray[np.float32] | None, int] = (None, -1)
         self.seed(seed)
         self.lock = threading.RLock()
-        tell_of_forks(self)
+        register_for_forks(self)
 
     def reset_after_fork(self) -> None:
         """Make a new lock: a thread that held the old one does not exist in a forked copy."""
@@ -134,7 +134,7 @@ class Predictor:
             if self._cells:
                 actions, state = self._recurrent_rows(rows, noise, state, episode_start)
             else:
-                with contextlib.nullcontext() if self.spec.layers else one_thread():
+                with contextlib.nullcontext() if self.spec.layers else torch_on_one_thread():
                     actions, state = self._act_rows(rows, noise, episode_start), None
         if single:
             return single_action(actions[0]), state

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fastes.errors import FolderInUse
 from fastes.system.console import fill_standard_descriptors
-from fastes.system.forks import tell_of_forks
+from fastes.system.forks import register_for_forks
 
 _GLANCE_SECONDS = 0.2  # `is_locked` has the lock for far less
 
@@ -26,7 +26,7 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._descriptor = -1
-        tell_of_forks(self)
+        register_for_forks(self)
 
     @property
     def held(self) -> bool:

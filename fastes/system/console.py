@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from fastes.system.forks import tell_of_forks
+from fastes.system.forks import register_for_forks
 
 _LEAST_ROOM = 20  # columns for a text beside a title
 _TRACEBACK = "Traceback (most recent call last):"
@@ -140,7 +140,7 @@ class BottomLine:
         self._stream, self._text, self._width = lasting(stream), "", 0
         self._is_busy = False  # with a text of others that has not ended
         self._lock = threading.RLock()  # a signal's handler may print in the middle of a write
-        tell_of_forks(self)
+        register_for_forks(self)
 
     @property
     def columns(self) -> int:

@@ -23,7 +23,7 @@ _left: list[object] = []
 TOLD = "fastes: a process that"  # the beginning of the message of `end_copy`
 
 
-def tell_of_forks(owner: Owner) -> None:
+def register_for_forks(owner: Owner) -> None:
     """Let forked copies of this process call owner.reset_after_fork() before anything else."""
     _owners.add(owner)
 

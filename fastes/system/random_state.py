@@ -56,7 +56,7 @@ def set_global_states(states: tuple[Any, Any, Any]) -> None:
 
 
 @contextlib.contextmanager
-def one_thread() -> Iterator[None]:
+def torch_on_one_thread() -> Iterator[None]:
     """Let torch use one thread, as in workers: with more it sums in another order. The caller's number is restored."""
     torch = sys.modules.get("torch")
     threads = torch.get_num_threads() if torch else 1

@@ -30,7 +30,7 @@ from fastes.rollout.obs_normalizer import ObsNormalizer
 from fastes.rollout.observations import ObservationReader
 from fastes.settings.settings import Settings
 from fastes.system.console import fill_standard_descriptors
-from fastes.system.forks import tell_of_forks
+from fastes.system.forks import register_for_forks
 from fastes.training.archive import FINAL_EPISODES
 from fastes.training.evaluation import Evaluation
 from fastes.training.idle_pools import end_idle, used
@@ -95,7 +95,7 @@ class Evaluator:
         self._worker_cpu_seconds = 0.0  # of the requests that were collected
         self.has_differed = False  # whether noise-free episodes had other numbers in C than in Python
         self._places: dict[int, int] = {}  # of trainings in the pool that is open, by number
-        tell_of_forks(self)
+        register_for_forks(self)
 
     @property
     def _first(self) -> Training:

@@ -57,7 +57,7 @@ class WatchedEnv:
         self._first = laid_out(env).contents
         self._told: dict[Way, Content | None] = {}
 
-    def tell_of_changes(self, build: Callable[[], Env]) -> None:
+    def warn_of_changes(self, build: Callable[[], Env]) -> None:
         """Warn once of each change that a user has made since.
 
         Args:

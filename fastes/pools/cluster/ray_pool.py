@@ -22,7 +22,7 @@ from fastes.pools.cluster.schedule import Load, OpenTicket, sizes
 from fastes.pools.pool import NoiseTables, Pool, close_at_exit
 from fastes.rollout.batch import Batch, StepsPlayed
 from fastes.rollout.job import PoolSpec, Request
-from fastes.system.forks import keep_unused, tell_of_forks
+from fastes.system.forks import keep_unused, register_for_forks
 from fastes.system.interrupts import interrupts_wait
 from fastes.system.limits import check_memory, in_bytes
 
@@ -72,7 +72,7 @@ class RayPool(Pool):
         self._tables: NoiseTables | None = None
         self._played = StepsPlayed()
         self._is_copy = False
-        tell_of_forks(self)
+        register_for_forks(self)
         close_at_exit(self)
 
     @property

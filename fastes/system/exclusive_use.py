@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fastes.errors import FastESError
 
 
-class OneThread:
+class ExclusiveUse:
     """A lock that one thread holds, which may take it again; any other thread gets an error."""
 
     def __init__(self) -> None:
