@@ -35,16 +35,15 @@ from fastes.models.arguments import (
     spec_of,
 )
 from fastes.models.checkpointing import (
-    Kind,
     Parts,
     calls_to_keep,
-    check_env_fits,
     check_memory_of,
     checkpoint_of,
     read_parts,
     selection_from,
     warn_of_functions,
 )
+from fastes.models.env_fit import Kind, check_env_fits
 from fastes.models.model_copy import Copied, pack, unpack
 from fastes.models.reference_batch import draw_reference
 from fastes.models.replay import replay_job

@@ -13,7 +13,8 @@ import cloudpickle
 
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.envs.source import EnvSource, MissingEnv
-from fastes.models.checkpointing import Kind, source_from
+from fastes.models.checkpointing import source_from
+from fastes.models.env_fit import Kind
 from fastes.pools.pool import PoolChoice
 from fastes.rollout.env_calls import EnvCall
 

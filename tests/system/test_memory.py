@@ -267,7 +267,8 @@ def test_a_billion_evaluations_of_a_file_take_no_room_before_they_are_played(
 def test_a_target_that_a_billion_episodes_confirm_is_refused_when_it_is_reached(memory_of: Callable[[int], None]) -> None:
     memory_of(GB)
     settings = {**SETTINGS, "target_episodes": 10**9, "target_return": -1e9}
-    with FastES(toy(), n_workers=0, **settings) as model, pytest.raises(OSError, match="64 GB for seeds and results"):
+    made = FastES(toy(), preset="default", n_workers=0, **settings)
+    with made as model, pytest.raises(OSError, match="64 GB for seeds and results"):
         learn(model, 1)
 
 
