@@ -26,7 +26,6 @@ from fastes.cli.arguments import (
     find_modules_here,
     parse_env_kwargs,
 )
-from fastes.cli.judging import most_judging
 from fastes.cli.saved_model import buildable, read_run, wrapped_source
 from fastes.cli.setting_flags import add_settings, given_settings
 from fastes.cli.stop_on_signal import INTERRUPTED, StopOnSignal
@@ -35,6 +34,7 @@ from fastes.cli.train_report import (
     Session,
     draw_all,
     how_to_go_on,
+    most_judging,
     replay_command,
     report,
     report_all,

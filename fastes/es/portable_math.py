@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-
-from fastes.number_array import Float64
+import numpy.typing as npt
 
 _LN2 = 0.6931471805599453
 _LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10  # their sum is ln 2; k times the first is exact
 
 
-def log(x: Float64) -> Float64:
+def log(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the natural logarithm of numbers > 0: x = 2^e m, m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(s)."""
     m, e = np.frexp(x)
     small = m < math.sqrt(0.5)
