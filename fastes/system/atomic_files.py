@@ -55,8 +55,8 @@ def replace_file(
             with contextlib.suppress(OSError):  # some file systems cannot sync a folder
                 os.fsync(folder)
     except BaseException as error:
-        if isinstance(error, OSError):
-            error.filename = error.filename or str(path)
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise

@@ -353,6 +353,13 @@ def test_names_that_are_long_and_too_long(saved: Path) -> None:
     assert sorted(os.listdir(saved.parent)) == ["m.zip", longest.name, longest.name + ".bak"]
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that takes no file, whoever asks")
+def test_a_folder_that_takes_no_file_is_told_with_the_files_own_name() -> None:
+    """And not with that of the temporary file beside it."""
+    with FastES(lambda: Toy(), preset="default", n_workers=0) as model, pytest.raises(OSError, match=r"'/proc/model\.zip'$"):
+        model.save("/proc/model")
+
+
 def test_a_folder_that_is_not_there_is_an_oserror(saved: Path) -> None:
     with load(saved) as model, pytest.raises(OSError):
         model.save(saved / "below" / "a" / "file")
