@@ -15,7 +15,7 @@ from fastes.runs.found_runs import each_once, runs_of
 from fastes.runs.overview import Overview, read_overview
 from fastes.runs.setting_differences import OF_THE_END, RACE, named_values, telling, told_settings
 from fastes.system.console import columns_of, say
-from fastes.system.digits import duration_in_words, in_digits, short
+from fastes.system.digits import digits_of, duration_in_words, in_digits, short
 from fastes.system.near_paths import printable
 
 _LEAST_SETTINGS, _BEFORE_SETTINGS = 14, 3  # characters of settings, and columns without which a terminal shows none
@@ -106,7 +106,7 @@ class _Column(NamedTuple):
 def _return_of(run: Overview) -> str:
     if run.result is not None:
         return " +- ".join(in_digits(run.result.mean, run.result.std))
-    return "-" if run.best is None else f"best {in_digits(run.best)[0]}"
+    return "-" if run.best is None else f"best {digits_of(run.best)}"
 
 
 def _steps_of(run: Overview) -> str:

@@ -22,7 +22,7 @@ from fastes.reports.task_in_words import (
     space_in_words,
 )
 from fastes.system.console import columns_of, fitted, lasting
-from fastes.system.digits import duration_in_words, in_digits
+from fastes.system.digits import digits_of, duration_in_words, in_digits
 from fastes.training.evaluation import Evaluation, FinishedEvaluation
 from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
@@ -147,7 +147,7 @@ class ConsoleLog(Callback):
         self._write_waiting()
         of = _evaluation_in_words(finished.evaluation.mean, finished.pending.timesteps + model.selection.steps_of_others)
         number = len(confirmation.returns)
-        fresh = f"{_fresh(number)} {'gives' if number == 1 else 'give'} {in_digits(confirmation.mean)[0]}"
+        fresh = f"{_fresh(number)} {'gives' if number == 1 else 'give'} {digits_of(confirmation.mean)}"
         so_far = f" ({count} so far)" if count > 1 else ""
         self._write(f"not confirmed{so_far}: {of}; {fresh} (target {model.target_return:g})")
 
@@ -166,7 +166,7 @@ def _fresh(episodes: int) -> str:
 
 
 def _evaluation_in_words(mean: float, timesteps: int) -> str:
-    return f"the evaluation of {in_digits(mean)[0]} after {timesteps} steps"
+    return f"the evaluation of {digits_of(mean)} after {timesteps} steps"
 
 
 def task_line(model: Model) -> str:
@@ -255,7 +255,7 @@ class _Column(NamedTuple):
     rank: int
 
     def text_of(self, value: float) -> str:
-        return self.form.format(value) if self.form else in_digits(value)[0]
+        return self.form.format(value) if self.form else digits_of(value)
 
 
 _TRIAL = _Column("trial", "trial", "{:d}", 5, 0)  # while several go on

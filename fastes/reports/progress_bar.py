@@ -20,7 +20,7 @@ from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.rollout.batch import StepsPlayed
 from fastes.system.console import BottomLine, in_notebook, lasting
-from fastes.system.digits import in_digits, short
+from fastes.system.digits import digits_of, short
 from fastes.system.forks import register_for_forks
 from fastes.training.final_selection import FinalSelection, episodes_of_selection
 from fastes.training.record import Record
@@ -385,9 +385,9 @@ class ProgressBar(Callback):
     def _notes(self) -> tuple[str, ...]:
         """Return the last evaluation, the best one, the mean of the last population and the workers' utilisation, if known."""
         median = "median " if self.expected > 1 else ""
-        notes = [f"{median}eval {in_digits(statistics.median(self._evaluations.values()))[0]}"] if self._evaluations else []
-        notes += [f"best {in_digits(self._best)[0]}"] if math.isfinite(self._best) else []
-        notes += [f"{median}mean {in_digits(statistics.median(self._means.values()))[0]}"] if self._means else []
+        notes = [f"{median}eval {digits_of(statistics.median(self._evaluations.values()))}"] if self._evaluations else []
+        notes += [f"best {digits_of(self._best)}"] if math.isfinite(self._best) else []
+        notes += [f"{median}mean {digits_of(statistics.median(self._means.values()))}"] if self._means else []
         return (*notes, f"util {self._utilisation:.0%}") if math.isfinite(self._utilisation) else tuple(notes)
 
     def _begin(self) -> None:

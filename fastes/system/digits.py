@@ -25,6 +25,11 @@ def in_digits(*returns: float, separator: str = "") -> tuple[str, ...]:
     return tuple(f"{value:{separator}.{decimals}f}" for value in returns)
 
 
+def digits_of(value: float) -> str:
+    """Return one return as a text; see `in_digits`."""
+    return in_digits(value)[0]
+
+
 def number_in_words(value: float) -> str:
     """Return a number with four digits; one of 10,000 to 1e12 with all before the point."""
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"

@@ -39,7 +39,7 @@ from fastes.settings.recipes import AUTO, alive_bonus_of, are_choices, kind_of, 
 from fastes.settings.search_space import SearchSpace
 from fastes.settings.settings import Settings
 from fastes.system.console import output_lasts, say
-from fastes.system.digits import counted, duration_in_words, in_digits
+from fastes.system.digits import counted, digits_of, duration_in_words, in_digits
 from fastes.system.html_tables import html_table
 from fastes.tuning.candidates import FIRST_EPISODE, Candidate, Learner, train_candidates
 from fastes.tuning.results import preset_values, write_plots, write_preset, write_table
@@ -422,11 +422,11 @@ def _tell_of(search: _Search, study: Study, candidate: Candidate, trial: Any, mo
     eighths = RUNGS[len(candidate.returns) - 1]
     ended = f"pruned after {eighths}/8" if candidate.is_pruned else ""
     best = study.complete[:1]
-    lead = f"best {in_digits(best[0].value)[0]} (trial {best[0].number})" if best else ""
+    lead = f"best {digits_of(best[0].value)} (trial {best[0].number})" if best else ""
     start = f"start {trial.user_attrs['start']!r}" if "start" in trial.user_attrs else ""
     done = f" ({count} of {most} done)" if most < _NO_NUMBER else ""
     notes = ", ".join(part for part in (start, ended, lead, f"{candidate.seconds:.0f} s", candidate.failure) if part)
-    search.tell(f"trial {candidate.number:3d}{done}: {in_digits(candidate.score)[0]:>10}  {notes}")
+    search.tell(f"trial {candidate.number:3d}{done}: {digits_of(candidate.score):>10}  {notes}")
 
 
 def _result(search: _Search, study: Study, path: Path | None, per_training: float, ends_at: float) -> Tuned:
@@ -556,7 +556,7 @@ def _write_best_so_far(search: _Search, study: Study, path: Path | None, is_ctrl
         return
     files = _write(search, study, path, best[0], _values(search, search.settings_of(best[0])))
     search.tell(
-        f"the best so far is trial {best[0].number}, {in_digits(best[0].value)[0]}, in {_shown(files[0])}; no fresh seed was "
+        f"the best so far is trial {best[0].number}, {digits_of(best[0].value)}, in {_shown(files[0])}; no fresh seed was "
         "tried. The same command continues"
     )
 
