@@ -119,10 +119,10 @@ Versions:
 
 
 def _seen(flags: str) -> str:
-    """Return what a training with these flags sees, for the legend."""
+    """Return what a training with these flags sees, and the preset that they name, for the legend."""
     parsed = parsed_flags(flags)
     wrappers = [name.partition(":")[2] for name in parsed.wrapper or ()]
-    return " ".join([*(parsed.env_kwargs or ()), *wrappers]) or "screens"
+    return " ".join([*(parsed.env_kwargs or ()), *wrappers, *filter(None, [parsed.preset])]) or "screens"
 
 
 def _middles(score: Score) -> npt.NDArray[np.float64]:
