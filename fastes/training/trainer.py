@@ -267,20 +267,24 @@ class Trainer:
 
         A stop solves none of several trials: the others' evaluations may come first.
         """
-        await self._drain(self.selection.last.number, may_solve=self._is_spent or not self.selection.is_open)
+        await self._drain(self.selection.last.number, may_solve=not self.selection.is_open)
 
     async def _drain(self, number: int, may_solve: bool = True) -> None:
         for pending in self._training(number).pending:
-            if not pending.already_reported:
-                training = self._training(number)
-                finished, _ = await self._player(number).finished(training, pending)
-                solved, training = await self._process_evaluation(number, training, finished, may_solve)
+            if pending.already_reported and not (may_solve and self.selection.is_open):
+                continue
+            training = self._training(number)
+            finished, _ = await self._player(number).finished(training, pending)
+            solved, training = await self._process_evaluation(number, training, finished, may_solve)
+            if pending.already_reported:  # a stop has, but it was not compared with the target
+                self._drop(StepsPlayed(evaluations=finished.evaluation.timesteps))
+            else:
                 training = training.after_last_evaluation(finished)
-                if solved:
-                    solution = training.solved_by(finished)[0]
-                    self._become(self.selection.with_training(solution, number).decided(number), self.unreported)
-                    return
-                self._become(self.selection.with_training(training, number), self.unreported)
+            if solved:
+                solution = training.solved_by(finished)[0]
+                self._become(self.selection.with_training(solution, number).decided(number), self.unreported)
+                return
+            self._become(self.selection.with_training(training, number), self.unreported)
 
     # --- several trials ---------------------------------------------------------------------------------------------
 
@@ -373,7 +377,8 @@ class Trainer:
 
     async def _finish(self) -> None:
         """Process what still plays; once the budget is spent, choose the best of what there is."""
-        if not self._is_solved:
+        ends_rung = self._is_spent and self.selection.is_open  # which processes the evaluations of all trials
+        if not self._is_solved and not ends_rung:
             await self.drain_evaluations()
         if self._is_solved:
             return

@@ -554,30 +554,42 @@ def test_a_race_that_stops_before_any_evaluation_shows_the_best_of_before(tmp_pa
         assert again.selection.present.number == best_so_far(stop.evaluated, recent)
 
 
-def test_a_stop_does_not_decide_which_recipe_solves_a_task(tmp_path: Path) -> None:
-    """An evaluation that a stop plays before its turn solves nothing: another recipe's may come first."""
+@pytest.mark.parametrize(
+    ("settings", "budget"),
+    [
+        ({"preset": AUTO, "target_return": 45.0}, BUDGET),
+        ({"preset": "default", "population_size": 8, "trials": 4, "trials_fraction": 0.5, "target_return": 50.0}, 6_000),
+    ],
+    ids=["in a rung", "at a rung's end"],
+)
+def test_a_stop_does_not_decide_which_trial_solves_a_task(settings: dict[str, Any], budget: int, tmp_path: Path) -> None:
+    """An evaluation that a stop plays before its turn solves nothing: another trial's may come first.
+
+    At the end of a rung all are played, so that no stop plays one more.
+    """
 
     def toy_race() -> FastES:
-        return FastES(Unknown, preset=AUTO, n_workers=0, seed=3, target_return=45.0, target_episodes=2, eval_episodes=1)
+        return FastES(Unknown, n_workers=0, seed=3, target_episodes=2, eval_episodes=1, **settings)
 
-    def state(model: FastES) -> tuple[int, bytes, int, bool]:
-        return model.selection.present.number, model.theta.tobytes(), model.num_timesteps, model.solved
+    def state(model: FastES) -> tuple[int, bytes, int, int, bool]:
+        steps = model.num_timesteps, 0 if settings["preset"] == AUTO else model.eval_timesteps
+        return model.selection.present.number, model.theta.tobytes(), *steps, model.solved
 
     with toy_race() as model:
         told = Stop(10**6)
-        model.learn(BUDGET, told)
+        model.learn(budget, told)
         generations, expected = 10**6 - told.left, state(model)
         assert model.solved
     assert 5 < generations < 50
     differing = 0
-    for stopped_after in range(1, generations):
+    for stopped_after in range(1, generations + 1):
         with toy_race() as model:
-            model.learn(BUDGET, Stop(stopped_after))
-            assert not model.solved
+            model.learn(budget, Stop(stopped_after))
+            assert not model.solved or stopped_after == generations
             differing += model.selection.present.number != expected[0]
             model.save(tmp_path / "m.zip")
         with FastES.load(tmp_path / "m.zip", Unknown, n_workers=0) as again:
-            again.learn(BUDGET - again.num_timesteps, reset_num_timesteps=False)
+            again.learn(budget - again.num_timesteps, reset_num_timesteps=False)
             assert state(again) == expected, stopped_after
     assert differing
 
