@@ -38,7 +38,7 @@ from fastes.sb3 import logger as logging
 from fastes.sb3.callbacks import step_callback
 from fastes.sb3.policy import Policy, check_device, device
 from fastes.sb3.saved_attributes import ATTRIBUTES, attributes_of, check_saved_names, set_attributes
-from fastes.sb3.training_envs import as_sb3_shows, training_envs_kind
+from fastes.sb3.training_envs import TrainingEnvs, as_sb3_shows, training_envs_kind
 from fastes.settings.foreign_names import ANSWERS
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.recipes import AUTO
@@ -403,9 +403,8 @@ class FastES(Agent):
             env: See FastES.
             force_reset: No effect: every episode begins with a reset.
         """
-        is_own = env is not None and (
-            env is self._vec_env or (env is self._shown_env[1] and self._shown_env[0] is self._vec_env)
-        )
+        is_shown = env is self._shown_env[1] and self._shown_env[0] is self._vec_env  # with a wrapper around it
+        is_own = env is not None and (is_shown or (isinstance(env, TrainingEnvs) and env.stands_for(self.evaluator)))
         was_normalized = self.source.normalizes_obs
         with self.alone("set_env()"):
             self.use_env(self.source if is_own else env)

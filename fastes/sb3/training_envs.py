@@ -52,6 +52,10 @@ class TrainingEnvs:
         self.metadata = {"render_modes": list(seen.render_modes)}
         self._own = CalledEnv(self._built, evaluator.env_calls)
 
+    def stands_for(self, evaluator: Evaluator) -> bool:
+        """Whether its calls reach the environments of a model with this evaluator."""
+        return self._evaluator is evaluator
+
     @property
     def _seen(self) -> Seen:
         return self._evaluator.look()
