@@ -166,7 +166,9 @@ class TrainingEnvs:
         """Close the environment of this process, and none that plays."""
         self._own.close()
 
-    def __getattr__(self, name: str) -> NoReturn:
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(type(self), name):  # a property that has raised AttributeError: again, with its own words
+            return object.__getattribute__(self, name)
         hint = ""
         if name in _OF_VEC_ENV:
             hint = (

@@ -47,6 +47,21 @@ class Forgetful(EzPickle, Toy):
 # --- environments ----------------------------------------------------------------------------------------------------
 
 
+def test_an_error_of_an_environment_behind_get_env_keeps_its_words() -> None:
+    built = list[int]()
+
+    def make() -> Any:
+        built.append(0)
+        if len(built) > 1:
+            raise AttributeError("no simulator in this shell")
+        return Toy()
+
+    with FastES(make, preset="default", n_workers=0, **SETTINGS) as model:
+        env = model.get_env()
+        with pytest.raises(AttributeError, match="no simulator in this shell"):
+            _ = env.envs
+
+
 def test_get_env_becomes_a_vec_env_once_sb3_is_imported(tmp_path: Path) -> None:
     """A script may ask for it before: what was called on that holds on."""
     pytest.importorskip("stable_baselines3")
