@@ -16,7 +16,7 @@ from fastes.errors import warn_user
 from fastes.settings.settings import setting_names
 
 ATTRIBUTES = "attributes"  # the key in a checkpoint's data
-_MOST_BYTES, _MOST_BYTES_OF_ALL = 1 << 20, 3 << 19  # of one attribute, and of all
+_MOST_BYTES = 1 << 20
 _DEEPEST = 32
 
 
@@ -34,7 +34,6 @@ def attributes_of(model: object, exclude: Collection[str] = (), include: Collect
         TypeError: An included attribute that a file cannot hold.
     """
     kept: dict[str, Any] = {}
-    size_of_all = 0
     for name, value in vars(model).items():
         wanted = not name.startswith("_") or (name in include and not name.startswith("__"))
         if not wanted or name in exclude or _is_own(type(model), name):
@@ -42,14 +41,11 @@ def attributes_of(model: object, exclude: Collection[str] = (), include: Collect
         try:
             if not name.isidentifier():  # `setattr` takes any, and a file that has it would be refused
                 raise ValueError("its name is not an identifier")
-            plain = _plain(value, _DEEPEST)
-            if (size := len(json.dumps(plain))) > _MOST_BYTES:
+            kept[name] = _plain(value, _DEEPEST)
+            if len(json.dumps(kept[name])) > _MOST_BYTES:
                 raise ValueError(f"it is longer than {_MOST_BYTES:,} bytes")
-            if size_of_all + size > _MOST_BYTES_OF_ALL:
-                raise ValueError(f"with those before it has more than {_MOST_BYTES_OF_ALL:,} bytes")
-            size_of_all += size
-            kept[name] = plain
         except ValueError as error:
+            kept.pop(name, None)
             message = (
                 f"model.{name} is a {type(value).__name__} that a checkpoint cannot hold ({error}): it holds numbers, words, "
                 "None, and lists and dicts of these, and runs no code"

@@ -79,18 +79,6 @@ def test_what_a_file_cannot_hold_is_said(model: Any, value: Any, tmp_path: Path)
         model.save(tmp_path / "model", include=["tool"])
 
 
-def test_attributes_that_are_too_long_together_leave_the_others_in_the_file(model: Any, tmp_path: Path) -> None:
-    for number in range(5):
-        setattr(model, f"notes_{number}", "x" * 1_000_000)
-    with caught_warnings() as messages:
-        model.save(tmp_path / "model")
-    assert [message.split()[0] for message in messages] == [f"model.notes_{number}" for number in range(1, 5)]
-    assert "with those before it has more than 1,572,864 bytes" in messages[0]
-    loaded: Any = _loaded(tmp_path / "model")
-    assert loaded.notes_0 == "x" * 1_000_000
-    assert loaded.level == 3
-
-
 @pytest.mark.parametrize("name", ["lr-decay", "eval.mean", "a b", "3"])
 def test_a_name_that_is_not_an_identifier_is_left_out(model: Any, name: str, tmp_path: Path) -> None:
     """As of a script that sets all options of its own file."""
