@@ -54,7 +54,8 @@ class TrainingEnvs:
 
     def stands_for(self, evaluator: Evaluator) -> bool:
         """Whether its calls reach the environments of a model with this evaluator."""
-        return self._evaluator is evaluator
+        same_calls = self._calls is evaluator.env_calls  # `set_env` makes another evaluator, which has them
+        return same_calls and self._evaluator.source is evaluator.source
 
     @property
     def _seen(self) -> Seen:
