@@ -274,7 +274,7 @@ class Agent:
                     for each in reversed(callbacks):
                         ends.callback(each.on_end, self)
         is_spent = self.num_timesteps >= self.selection.budget
-        if budget and is_spent and not self.solved and self.generation == begun_at.get(self.selection.present.number, 0):
+        if budget and is_spent and not self.solved and not self.generation:
             warn_user(
                 f"nothing was trained: {self.num_timesteps:,} timesteps went into the first candidates, and total_timesteps "
                 f"is {budget:,}. Give {10 * self.num_timesteps:,} or more",

@@ -125,6 +125,20 @@ def test_each_is_what_a_training_of_its_own_gives(kind: str, n_workers: int) -> 
     assert_each_as_alone([one.result() for one in trainings.all], kind)
 
 
+@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("kind", ["plain", "trials", "lag 2"])
+def test_a_callback_that_closes_its_model_changes_nothing(kind: str, n_workers: int) -> None:
+    """The requests in flight begin again, and their first results free their slots in the pool of all."""
+
+    def close(model: FastES, record: Record) -> None:
+        if model.seed != SEEDS[2]:
+            model.close()
+
+    trainings = Trainings(close)
+    together(trainings, n_workers, **KINDS[kind])
+    assert_each_as_alone([one.result() for one in trainings.all], kind)
+
+
 def test_the_kinds_do_what_their_names_say() -> None:
     assert alone("solved").state.data["trainings"][0]["counters"] != alone("plain").state.data["trainings"][0]["counters"]
     assert len({len(alone("solved", seed).records) for seed in SEEDS}) > 1, "one ends before another"

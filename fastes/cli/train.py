@@ -352,7 +352,7 @@ def _tell_start(model: FastES, what: str) -> None:
     shown = textwrap.shorten(str(settings.obs_columns).replace(",", ", "), 60, placeholder=" ...")
     seen = f" of observations {shown}" if settings.obs_columns != ALL else ""
     least = "at least " if settings.generation_timesteps else ""
-    is_race = model.selection.is_new_race
+    is_race = model.selection.is_open_race
     shape = f"{settings.policy}{seen}, {model.num_params} parameters"
     policy = "" if is_race else f"{shape}, {least}{settings.population_size} candidates per generation, "
     say(f"{model.source.name}: {policy}{model.pool.in_words}, {what}")

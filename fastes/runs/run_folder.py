@@ -31,7 +31,7 @@ from fastes.runs.curve_picture import plot_curves
 from fastes.runs.curves import read_curve
 from fastes.runs.folder_lock import FolderLock
 from fastes.runs.midway import Midway
-from fastes.runs.run_config import CONFIG, CURVE, FINAL_SELECTION, NOTES, PROGRESS, read_config, without_surrogates
+from fastes.runs.run_config import CONFIG, CURVE, FINAL_SELECTION, NOTES, PROGRESS, as_table, read_config, without_surrogates
 from fastes.settings import population_scale
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
 from fastes.system.console import losses
@@ -169,6 +169,8 @@ class RunFolder(Callback):
                 self._warn(f"{path} cannot be understood: the file as it was is {keep_aside(path)}")
             else:
                 config["earlier"] = [*before.pop("earlier", []), before]
+                if "last_evaluation" in (run_before := as_table(before.get("run"))):  # the last one until another is known
+                    config["run"]["last_evaluation"] = run_before["last_evaluation"]
         self._config = without_surrogates(config)
         write_text(path, tomli_w.dumps(self._config))
 

@@ -329,10 +329,10 @@ class Evaluator:
         if not self.is_shared or not self.pool.is_open:
             return
         own, awaited = set(self._places.values()), {each.ticket for each in self.running}
-        for ticket in sorted(self.pool.tickets() - awaited):
-            if self.pool.training_of(ticket) in own:
-                with contextlib.suppress(WorkerError):
-                    await self.result(ticket)
+        abandoned = [each for each in self.pool.tickets() - awaited if self.pool.training_of(each) in own]
+        for ticket in sorted(abandoned):
+            with contextlib.suppress(WorkerError):
+                await self.result(ticket)
 
     def share(self, pool: Pool, part: Shared) -> None:
         """Use a pool that other models use, too, until `unshare`."""
@@ -349,6 +349,7 @@ class Evaluator:
         """Close the pool; the next call opens it anew. A pool that is shared stays open."""
         is_own, was_open = self._shared is None, self.pool.is_open
         self.running = []
+        self.openings += not is_own  # the requests of a shared one are abandoned
         if was_open or not is_own:
             self._release_tables()
         if is_own:

@@ -128,6 +128,7 @@ class Trainer:
                 await self._end_rung()
         while not self._is_over:
             await self._train_once(self.selection.present.number)
+            await self.evaluator.collect_abandoned()  # a callback may have closed the pool
 
     @property
     def _is_over(self) -> bool:
@@ -224,7 +225,8 @@ class Trainer:
         """
         pending, mean = finished.pending, finished.evaluation.mean
         best = max(self.selection.counters.best_eval_return, training.counters.best_eval_return)
-        is_best = -math.inf < mean >= best and not pending.already_reported
+        may_be_best = not pending.already_reported or self.selection.is_open  # others have come since: the later of equals
+        is_best = may_be_best and -math.inf < mean >= best
         training = training.after_evaluation(finished)
         if is_best:
             with self._showing(number, training.as_evaluated(pending)):

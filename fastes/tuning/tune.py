@@ -531,8 +531,8 @@ def _write(
         return []
     preset, table, history, importance = _paths(path)
     seeds = search.seeds(0, search.n_seeds + is_played_off * PLAY_OFF * search.n_seeds)
-    source = f"fastes tune, trial {trial.number} of {len(study.finished)}; chosen on {_seeds_in_words(seeds)}, "
-    source += f"{search.timesteps} steps each"
+    source = f"fastes tune, trial {trial.number} as the best of {len(study.finished)} finished"
+    source += f"; chosen on {_seeds_in_words(seeds)}, {search.timesteps} steps each"
     for each in scored:
         median, worst = in_digits(each.median, each.worst)
         source += f"; {each.name}: median {median}, worst {worst} on {_seeds_in_words(each.seeds)}"

@@ -86,10 +86,13 @@ def test_a_run_killed_in_its_last_evaluation_is_finished(
 def test_a_run_without_a_mark_is_finished_once_more(run: Path) -> None:
     """Nobody knows whether it was."""
     config = (run / "config.toml").read_text()
+    last, seen = _config(run)["run"]["last_evaluation"], read_overview(run)
     (run / "config.toml").write_text(config.replace("finished = true\n", ""))
     assert "finished" not in _config(run)["run"]
     assert main(["train", "--resume", str(run), "--workers", "0", "--quiet"]) == 0
     assert _config(run)["run"]["finished"] is True
+    assert _config(run)["run"]["last_evaluation"] == last, "no row of progress.csv has it"
+    assert read_overview(run).best == seen.best
     assert main(["train", "--resume", str(run)]) == 2
 
 

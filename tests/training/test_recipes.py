@@ -99,6 +99,21 @@ def test_a_budget_that_trains_nothing_is_told() -> None:
         assert model.generation > 0
 
 
+@pytest.mark.filterwarnings("error")
+def test_trials_that_end_after_a_stop_were_trained() -> None:
+    """Even if the one that wins has had its last turn before the stop."""
+    settings: dict[str, Any] = {"preset": "default", "population_size": 4, "trials": 3, "trials_fraction": 1.0}
+    idle = 0
+    for left in range(20_000, 20_000 - 600, -100):
+        with FastES(Unknown, n_workers=0, seed=5, target_return="none", **settings) as model:
+            model.learn(20_000, lambda model, _, left=left: model.num_timesteps < left)
+            before = {trial.number: trial.training.generation for trial in model.selection.trials}
+            if model.num_timesteps < 20_000:
+                model.learn(20_000 - model.num_timesteps, reset_num_timesteps=False)
+                idle += model.generation == before[model.selection.present.number]
+    assert idle
+
+
 class Marathon(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Pendulum with episodes of 5,000 steps, of which 16 candidates play 80,000."""
 
@@ -592,6 +607,53 @@ def test_a_stop_does_not_decide_which_trial_solves_a_task(settings: dict[str, An
             again.learn(budget - again.num_timesteps, reset_num_timesteps=False)
             assert state(again) == expected, stopped_after
     assert differing
+
+
+class Equal(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """CartPole with episodes of four steps: none ends before."""
+
+    def __init__(self) -> None:
+        super().__init__(gymnasium.make("CartPole-v1", max_episode_steps=4))
+
+
+class StopWithBest(Stop):
+    """Also keeps which parameters were the best so far when a generation was committed."""
+
+    def __init__(self, generations: int) -> None:
+        super().__init__(generations)
+        self.best, self.known = b"", dict[tuple[int, int], bytes]()
+
+    def on_new_best(self, model: FastES, eval_return: float) -> None:
+        self.best = model.theta.tobytes()
+
+    def on_generation(self, model: FastES, record: Record) -> bool:
+        self.known[record.trial, record.generation] = self.best
+        return super().on_generation(model, record)
+
+
+def test_a_stop_does_not_decide_which_of_equal_evaluations_is_the_best(tmp_path: Path) -> None:
+    """The later one is, in the order of turns; a stop plays one before its turn."""
+
+    def trials() -> FastES:
+        settings: dict[str, Any] = {"preset": "default", "population_size": 4, "trials": 3, "trials_fraction": 0.9}
+        return FastES(Equal, n_workers=0, seed=5, target_return="none", eval_lag=1, eval_episodes=1, **settings)
+
+    with trials() as model:
+        told = StopWithBest(10**6)
+        model.learn(320, told)
+    in_turn = list(told.known)
+    assert len({*told.known.values()} - {b""}) == 3, "each trial's are as good as the others', and stay where they are"
+    for stopped_after in range(3, len(in_turn)):  # all have begun: the first evaluations come with the second generations
+        stop = StopWithBest(stopped_after)
+        with trials() as model:
+            model.learn(320, stop)
+            model.save(tmp_path / "m.zip")
+        with FastES.load(tmp_path / "m.zip", Equal, n_workers=0) as again:
+            stop.left = 10**6
+            again.learn(320 - again.num_timesteps, stop, reset_num_timesteps=False)
+        assert list(stop.known) == in_turn
+        later = in_turn[stopped_after:]
+        assert [stop.known[each] for each in later] == [told.known[each] for each in later], stopped_after
 
 
 def test_max_minutes_in_a_race_leave_the_best_recipe_so_far() -> None:
