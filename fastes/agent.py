@@ -265,13 +265,15 @@ class Agent:
             begun_at = {trial.number: trial.training.generation for trial in self.selection.trials}
             self._start_pool(with_infos=bool(self.info_keywords) or any(each.reads_infos for each in callbacks))
             self.trainer.target_return = self.target_return
-            for each in callbacks:
-                each.on_start(self, self.num_timesteps + budget)
+            started: list[Callback] = []
             try:
+                for each in callbacks:
+                    each.on_start(self, self.num_timesteps + budget)
+                    started.append(each)
                 await self.trainer.run(CallbackListener(self, callbacks, self._warnings, self.target_return), ends_at)
             finally:
                 with contextlib.ExitStack() as ends:  # each ends, also if another one fails
-                    for each in reversed(callbacks):
+                    for each in reversed(started):
                         ends.callback(each.on_end, self)
         is_spent = self.num_timesteps >= self.selection.budget
         if budget and is_spent and not self.solved and not self.generation:

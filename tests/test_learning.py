@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from fastes.policies.named_policies import make_policy_spec
 from fastes.rollout.batch import Batch
 from fastes.rollout.episode import EpisodeSettings, run_episode
 from fastes.rollout.obs_normalizer import ObsNormalizer
+from fastes.runs.run_folder import RunFolder
 from fastes.settings.settings import Settings
 from fastes.training.episode_cap import EpisodeCap
 
@@ -565,3 +567,25 @@ def test_callbacks_are_called_in_order_and_can_stop(lag: int) -> None:
     assert [call for call in calls if call != "best"] == [f"start {MANY}", "generation 1", "generation 2", "end"]
     assert calls[1 + lag] == "best", "the first evaluation is"
     assert len(seen) == 2, "all callbacks are called, though one says stop"
+
+
+def test_a_callback_that_cannot_start_ends_those_that_have(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    class Noting(Callback):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def on_start(self, model: FastES, total_timesteps: int) -> None:
+            if self.name == "second":
+                raise OSError("no space")
+            calls.append(f"{self.name} starts")
+
+        def on_end(self, model: FastES) -> None:
+            calls.append(f"{self.name} ends")
+
+    with FastES(Toy, n_workers=0, **TOY) as model:
+        with pytest.raises(OSError, match="no space"):
+            model.learn(MANY, [Noting("first"), RunFolder(tmp_path), Noting("second"), Noting("third")])
+        assert calls == ["first starts", "first ends"]
+        model.learn(100, RunFolder(tmp_path))  # another one than has locked it

@@ -37,6 +37,7 @@ _DIGITS = 2  # of what is drawn, so that what was tried is what is written down
 _ADAPTED = "sigma_adaptation"
 _TRIED = {item.name: tried for item in fields(Settings) if (tried := described(item).tried) is not None}
 _FIELDS = {item.name: item for item in fields(Settings)}
+_UNADAPTED = default_of(_FIELDS[_ADAPTED])
 
 
 class Trial(Protocol):
@@ -118,11 +119,25 @@ class SearchSpace:
             take("network", networks)
         effects = self._effects(setting, params)
         for name in sorted(_TRIED, key=lambda name: name in effects):  # those that depend on others come last
-            take(name, _TRIED[name], name not in effects or effects[name]())
-            if name in _ENDS:
+            take(name, self._tried(name), name not in effects or effects[name]())
+            if name in _ENDS and not (name == "sigma" and self._adapts):
                 take(f"{name}_end", _ENDS[name], name not in self.fixed)
         take("alive_bonus_share", _SHARES, bool(self.alive_bonus) and "alive_bonus" not in self.fixed)
         return params
+
+    @property
+    def _adapts(self) -> bool:
+        """Whether the user's settings adapt sigma, which then has no schedule, and needs a fitness that compares pairs."""
+        return bool(self.fixed.get(_ADAPTED, _UNADAPTED) != _UNADAPTED)
+
+    def _tried(self, name: str) -> Any:
+        """Return the range or the choices of a setting that the user's settings allow."""
+        tried: Any = _TRIED[name]
+        if name == "shaping" and self._adapts:
+            return tuple(each for each in tried if not rule_of(each).within_pairs)
+        if name == "population_size" and (most := self.fixed.get("max_population_size", 0)):  # which has to be a multiple
+            return tuple(each for each in range(tried.low, tried.high + 1, 2) if most % each == 0) or tried
+        return tried
 
     def _effects(self, setting: Callable[[str], Any], params: Mapping[str, Any]) -> dict[str, Callable[[], bool]]:
         """Return the settings that have an effect, or are allowed, only together with some values of others."""
@@ -184,7 +199,7 @@ def _nearest(value: Any, tried: Any) -> Any:
         return round(inside) if isinstance(tried.low, int) and isinstance(tried.high, int) else float(inside)
     if value in tried:
         return value
-    numbers = isinstance(value, (int, float)) and all(isinstance(each, float) for each in tried)
+    numbers = isinstance(value, (int, float)) and all(isinstance(each, (int, float)) for each in tried)
     return min(tried, key=lambda each: abs(each - value)) if numbers else tried[0]
 
 

@@ -34,6 +34,8 @@ def __getattr__(name: str) -> Any:
 
 
 _SPACE = SearchSpace()  # of an environment of which only the Zoo knows the spaces
+# settings of presets that not every draw goes with, as they are by default
+_APART = {name: getattr(Settings(), name) for name in ("sigma_adaptation", "max_population_size")}
 
 
 def sample(trial: Any, n_actions: int, n_envs: int, additional_args: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
@@ -42,5 +44,5 @@ def sample(trial: Any, n_actions: int, n_envs: int, additional_args: dict[str, A
 
 
 def convert(drawn: dict[str, Any]) -> dict[str, Any]:
-    """Make settings of the values that a study has stored for a trial."""
-    return _SPACE.settings_of(drawn)
+    """Make settings of the values that a study has stored for a trial, which replace those of the preset."""
+    return {**_APART, **_SPACE.settings_of(drawn)}

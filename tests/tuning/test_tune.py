@@ -625,9 +625,17 @@ def test_recipes_are_in_the_space_exactly() -> None:
 
 
 def test_every_draw_is_a_setting() -> None:
-    for space in (SearchSpace(has_choices=True, alive_bonus=1.0), SearchSpace("images"), SearchSpace(fixed={"shaping": "nes"})):
+    fixed: list[dict[str, Any]] = [
+        {"shaping": "nes"},
+        {"sigma_adaptation": "per_parameter"},
+        {"sigma_adaptation": "per_parameter", "sigma": 0.1},
+        {"generation_timesteps": 8000, "max_population_size": 512},
+        {"generation_timesteps": 8000, "max_population_size": 1000},
+    ]
+    of_fixed = [SearchSpace(fixed=settings) for settings in fixed]
+    for space in (SearchSpace(has_choices=True, alive_bonus=1.0), SearchSpace("images"), *of_fixed):
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-        for _ in range(200):
+        for _ in range(75):
             trial = study.ask()
             drawn = space.draw(trial)
             assert drawn == trial.params

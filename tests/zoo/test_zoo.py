@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import random
 import signal
 import subprocess
 import sys
@@ -177,6 +178,18 @@ class Draws:
         return float(self._choose(name, [low, (low + high) / 2, high]))
 
 
+class RandomDraws(Draws):
+    """An Optuna trial that takes one of three choices everywhere."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(0)
+        self.rng = rng
+
+    def _choose(self, name: str, choices: list[Any]) -> Any:
+        self.params[name] = self.rng.choice(choices)
+        return self.params[name]
+
+
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_every_corner_of_the_search_space_is_a_setting(at: int) -> None:
     """A ValueError would end the whole study."""
@@ -186,6 +199,16 @@ def test_every_corner_of_the_search_space_is_a_setting(at: int) -> None:
     assert settings.population_size == [8, 68, 128][at]
     assert search_space.convert(trial.params) == drawn, "what a study has stored means the same"
     FastES("CartPole-v1", n_workers=0, **drawn).close()
+
+
+@pytest.mark.parametrize("preset", all_presets())
+def test_every_draw_goes_with_every_preset(preset: str) -> None:
+    """The Zoo puts what is drawn on top of an entry."""
+    known = Settings().to_dict()
+    given = {name: value for name, value in search_space.entry(preset).items() if name in known}
+    rng = random.Random(0)
+    for _ in range(30):
+        Settings().changed(**{**given, **search_space.sample(RandomDraws(rng), 1, 1, {})})
 
 
 def test_a_mistake_is_no_pruned_trial() -> None:
