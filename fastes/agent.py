@@ -76,9 +76,9 @@ from fastes.settings.preset_fit import misfit, registered_target, tell_of_misfit
 from fastes.settings.preset_loader import preset_for
 from fastes.settings.recipes import AUTO, PLAIN, Recipe, alive_bonus_of, choose_recipes
 from fastes.settings.settings import Settings
-from fastes.system.console import fill_standard_descriptors, output_lasts
+from fastes.system.console import fill_standard_descriptors, output_errors_tolerated
 from fastes.system.exclusive_use import ExclusiveUse
-from fastes.system.forks import keep_unused, register_for_forks
+from fastes.system.forks import never_finalise, register_for_forks
 from fastes.system.html_tables import html_table
 from fastes.system.installation import install_command
 from fastes.training.evaluation import Evaluation, PendingEvaluation
@@ -257,7 +257,7 @@ class Agent:
         budget = checked_timesteps(total_timesteps, self.settings, least=1 if reset_num_timesteps else 0)
         self.max_minutes = checked_minutes(max_minutes)
         ends_at = time.monotonic() + 60.0 * self.max_minutes
-        with self.alone("learn()"), output_lasts():
+        with self.alone("learn()"), output_errors_tolerated():
             callbacks = self._all_callbacks(callback, progress_bar, is_new=reset_num_timesteps)  # may refuse the user's
             self.trainer.selection, self.trainer.unreported = self.selection.with_budget(budget, reset_num_timesteps), None
             if reset_num_timesteps:
@@ -353,9 +353,9 @@ class Agent:
         return Curve(name, steps, returns, self.target_return, trials, rung_ends, dict(kept.recipes), shown=shown)
 
     def as_judged(self) -> AbstractContextManager[None]:
-        """Within the block, a model that max_minutes has ended is as the end of its budget would have left it.
+        """Within the block, a model whose training max_minutes has ended has what the end of its budget would have chosen.
 
-        Any other model is unchanged there.
+        Other models are unchanged.
         """
         return self.trainer.as_judged()
 
@@ -494,8 +494,8 @@ class Agent:
             theta: Parameters (num_params,).
             normalizer: Statistics of observations; None for the present ones.
         """
-        selection = self.selection.decided()
-        self.trainer.take(selection.with_training(selection.training.with_parameters(theta, normalizer)))
+        selection = self.selection.with_winner()
+        self.trainer.replace_selection(selection.with_training(selection.training.with_parameters(theta, normalizer)))
 
     def set_obs_statistics(self, mean: npt.ArrayLike, std: npt.ArrayLike, count: int) -> None:
         """Set the statistics that observations are normalised by.
@@ -519,7 +519,7 @@ class Agent:
             seed = check_seed(seed)
             selection = self.selection.with_seed(seed)
             self.evaluator.close()
-            self.trainer.take(selection)
+            self.trainer.replace_selection(selection)
             self._acting_seed = seed
             for predictor in self._predictors.values():
                 predictor.seed(seed)
@@ -750,7 +750,7 @@ class Agent:
         if self.training.cuts_endless_episodes and self.source.vector_env is None:
             limit = self.evaluator.look().episode_limit
             if limit != self.training.episode_limit:
-                self.trainer.take(self.selection.with_episode_limit(limit))
+                self.trainer.replace_selection(self.selection.with_episode_limit(limit))
 
     def _warn_of_changes(self) -> None:
         """Warn of attributes that the script has set in environments that do not play."""
@@ -809,7 +809,7 @@ class Agent:
 
     def reset_after_fork(self) -> None:
         """See forks.Owner: a forked copy does not use or close the environment, which may hold a window or a socket."""
-        keep_unused(self.__dict__.get("_env"))
+        never_finalise(self.__dict__.get("_env"))
         self._env = None
 
     def __enter__(self: _Agent) -> _Agent:
@@ -846,7 +846,7 @@ class Agent:
 
     @training.setter
     def training(self, training: Training) -> None:
-        self.trainer.take(self.selection.with_training(training))
+        self.trainer.replace_selection(self.selection.with_training(training))
 
     @property
     def settings(self) -> Settings:

@@ -15,7 +15,7 @@ from fastes.policies.custom_policy import CustomPolicy
 from fastes.pools.pool import run_to_end, side_by_side
 from fastes.reports.callbacks import Callback
 from fastes.reports.progress_bar import SeedsBar
-from fastes.system.console import output_lasts
+from fastes.system.console import output_errors_tolerated
 
 MOST_SEEDS = 1000
 
@@ -105,7 +105,7 @@ def check_seeds(seeds: int | Iterable[int]) -> list[int]:
 
 def train_together(models: Sequence[FastES], learn: Callable[[FastES], Coroutine[Any, Any, bool]]) -> None:
     """Train models side by side on one pool. learn: starts a model's training, such as `FastES.learn_async`."""
-    with output_lasts(), one_pool(models):
+    with output_errors_tolerated(), one_pool(models):
         run_to_end(side_by_side(*[_named(model, learn) for model in models]))
 
 

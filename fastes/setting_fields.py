@@ -29,7 +29,7 @@ class Range(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Described:
+class SettingDescription:
     """The description of a setting. Flags, checks, reference pages and messages are derived from it.
 
     Attributes:
@@ -73,11 +73,11 @@ def setting(default: Any, help: str, group: str = "", **described: Any) -> Any:
 
     Args:
         default: The default. A dict is copied for each instance.
-        help: See `Described`, as for the other arguments.
-        group: See `Described`.
-        described: Other fields of `Described`.
+        help: See `SettingDescription`, as for the other arguments.
+        group: See `SettingDescription`.
+        described: Other fields of `SettingDescription`.
     """
-    metadata = {_KEY: Described(help=help, group=group, **described)}
+    metadata = {_KEY: SettingDescription(help=help, group=group, **described)}
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -89,9 +89,9 @@ def with_default(kind: Any, name: str, default: Any) -> Any:
     return field(default=default, metadata=item.metadata)
 
 
-def described(item: Field[Any]) -> Described:
+def described(item: Field[Any]) -> SettingDescription:
     """Return the description of a field that `setting` has declared."""
-    found: Described = item.metadata[_KEY]
+    found: SettingDescription = item.metadata[_KEY]
     return found
 
 
@@ -146,7 +146,7 @@ def checked_number(name: str, value: object, expected: str) -> float:
     return number
 
 
-def _checked_float(name: str, value: Any, told: Described) -> float:
+def _checked_float(name: str, value: Any, told: SettingDescription) -> float:
     if isinstance(value, str):
         raise TypeError(f"{name} = {value!r} is a str: expected a number")
     value = checked_number(name, value, "a number")

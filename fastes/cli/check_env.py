@@ -24,7 +24,7 @@ from fastes.pools.processes.worker import die_with_parent
 from fastes.rollout.shared_block import anonymous_file
 from fastes.system.child_python import python_command
 from fastes.system.console import say, say_beside
-from fastes.system.interrupts import born_blocked
+from fastes.system.interrupts import signals_blocked_for_child
 
 _MAIN = (
     "env",
@@ -135,7 +135,7 @@ def _run_in_child(arguments: argparse.Namespace) -> int:
     try:
         boot = _BOOT.format(typed=arguments.typed, noted_in=noted_in)
         # Ctrl-C is this process's to answer if nothing ends C; Python may have more to close, such as processes of its own
-        with born_blocked() if is_native(arguments.env) else contextlib.nullcontext():
+        with signals_blocked_for_child() if is_native(arguments.env) else contextlib.nullcontext():
             child = subprocess.Popen(python_command(boot), pass_fds=[noted_in])
         try:
             status = child.wait()

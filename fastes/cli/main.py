@@ -26,7 +26,14 @@ from fastes.cli.train import add_train, run_train
 from fastes.cli.tune import add_tune, run_tune
 from fastes.cli.watch import add_watch, run_watch
 from fastes.errors import FastESError, frame_outside, with_place
-from fastes.system.console import fill_standard_descriptors, fitted, let_go, output_is_the_result, output_lasts, say
+from fastes.system.console import (
+    drop_lost_output,
+    fill_standard_descriptors,
+    fitted,
+    output_errors_tolerated,
+    output_is_the_result,
+    say,
+)
 from fastes.system.interrupts import Terminated
 
 _COMMANDS = {  # in the order of --help: what adds its arguments, and what runs it
@@ -56,10 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     fill_standard_descriptors()
     try:
         outside = frame_outside()
-        with output_lasts(), _short_warnings("" if outside is None else outside.f_code.co_filename):
+        with output_errors_tolerated(), _short_warnings("" if outside is None else outside.f_code.co_filename):
             return _run(argv)
     finally:
-        let_go()
+        drop_lost_output()
 
 
 def _run(argv: Sequence[str] | None) -> int:

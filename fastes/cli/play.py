@@ -111,7 +111,7 @@ def _stages(arguments: argparse.Namespace, opened: ExitStack) -> list[Stage]:
     midway = opened.enter_context(load_file(between, arguments, 0))
     number = trained.selection.present.number
     if any(trial.number == number for trial in midway.selection.trials):  # it may have shown one that is out by now
-        midway.trainer.take(midway.selection.focused(number))
+        midway.trainer.replace_selection(midway.selection.focused(number))
     is_best = ", the best one until then" if path.name == BEST else ""
     say(f"{MIDWAY} is the policy after {midway.num_timesteps:,} steps, {path.name} after {trained.num_timesteps:,}{is_best}")
     return [stages[0], Stage("midway", midway), stages[1]]

@@ -33,14 +33,14 @@ from fastes.cli.train_report import (
     Run,
     Session,
     draw_all,
-    how_to_go_on,
     most_judging,
     replay_command,
     report,
     report_all,
+    resume_advice,
     resume_command,
+    resume_lines,
     solved_among,
-    to_go_on,
 )
 from fastes.cli.train_reporters import add_report, check_installed, reporters_of
 from fastes.envs.named_wrappers import make_wrapped_source
@@ -62,7 +62,7 @@ from fastes.seeds import MOST_SEEDS, make_models
 from fastes.settings.config_file import env_kwargs_of, read_settings
 from fastes.settings.settings import COUNTED, SCHEDULES
 from fastes.system.console import say
-from fastes.system.interrupts import Terminated, interrupts_wait
+from fastes.system.interrupts import Terminated, interrupts_deferred
 
 _ROW_SECONDS = {True: 1.0, False: 10.0}  # on a terminal, and in a file or a pipe
 _LINE_SECONDS = 30.0  # between lines on how far the training is, in a file or a pipe
@@ -398,7 +398,7 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
     left = max(0, model.settings.total_timesteps - model.num_timesteps)
     try:
         model.learn(left, callbacks, reset_num_timesteps=False, max_minutes=minutes)
-        with interrupts_wait():
+        with interrupts_deferred():
             saved = folder.save_somewhere(model)
     except KeyboardInterrupt as stopped:
         _note_stop([folder], stopped)
@@ -415,7 +415,7 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
             folder.draw(model)
         return ended.exit_status
     except Exception as error:
-        with interrupts_wait():
+        with interrupts_deferred():
             folder.note_end(failed_with(error))
             saved = folder.save_somewhere(model)
         say(f"training failed in {_running_in(model, error)}; what came before is saved in {saved}", file=sys.stderr)
@@ -427,7 +427,7 @@ def _learn(model: FastES, folder: RunFolder, callbacks: Sequence[Callback], minu
 def _note_stop(folders: Iterable[RunFolder], stopped: KeyboardInterrupt | Terminated) -> None:
     """Note in each run folder which signal ended its training."""
     how = f"stopped by {stopped.signal_name}" if isinstance(stopped, Terminated) else BY_CTRL_C
-    with interrupts_wait():
+    with interrupts_deferred():
         for folder in folders:
             folder.note_end(how)
 
@@ -489,7 +489,7 @@ def _train_all(arguments: argparse.Namespace, runs: Sequence[Run]) -> int:
             report_all(runs, time.perf_counter() - started, interrupt.requested, bar)
         except (KeyboardInterrupt, Terminated) as stopped:
             _note_stop([run.folder for run in runs if not run.model.solved], stopped)
-            say(f"\nstopped before the report was whole; for that:\n{how_to_go_on(runs)}", file=sys.stderr)
+            say(f"\nstopped before the report was whole; for that:\n{resume_lines(runs)}", file=sys.stderr)
             raise
     return INTERRUPTED if interrupt.requested else 0
 
@@ -506,18 +506,18 @@ def _learn_all(
     except KeyboardInterrupt as stopped:
         solved = solved_among(whole)
         _note_stop([run.folder for run in runs if run not in solved], stopped)
-        left = to_go_on(runs, solved, _with_timesteps)
+        left = resume_advice(runs, solved, _with_timesteps)
         say(f"\nstopped at once; each run's last checkpoint is whole{left}", file=sys.stderr)
         return INTERRUPTED
     except Terminated as ended:
         _note_stop([run.folder for run in runs if not run.model.solved], ended)
         _save_all(runs)
-        say(f"\n{ended.signal_name}: all runs are saved{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
+        say(f"\n{ended.signal_name}: all runs are saved{resume_advice(runs, solved_among(runs))}", file=sys.stderr)
         with contextlib.suppress(OSError, FastESError):
             draw_all(runs)
         return ended.exit_status
     except Exception as error:
-        with interrupts_wait():
+        with interrupts_deferred():
             for run in runs:
                 if run in failed:
                     run.folder.note_end(failed_with(error))
@@ -548,7 +548,7 @@ async def _learn_one(
     except Exception:
         failed.append(run)
         raise
-    with interrupts_wait():
+    with interrupts_deferred():
         if folder.save_somewhere(model).parent == folder.path:
             whole.append(run)
 
@@ -563,14 +563,14 @@ def _save_all(runs: Sequence[Run]) -> None:
 def _tell_of_failure(runs: Sequence[Run], failed: Sequence[Run], error: Exception) -> None:
     for model, _ in failed:
         say(f"training failed with seed {model.seed}, in its generation {model.generation + 1}", file=sys.stderr)
-    say(f"all {len(runs)} runs are saved as they were before{to_go_on(runs, solved_among(runs))}", file=sys.stderr)
+    say(f"all {len(runs)} runs are saved as they were before{resume_advice(runs, solved_among(runs))}", file=sys.stderr)
     for model, folder in failed:
         _tell_how_to_replay(model, folder, error)
 
 
 def _with_timesteps(runs: Sequence[Run]) -> str:
-    """Return `how_to_go_on` with the timesteps of each checkpoint."""
-    lines = how_to_go_on(runs).splitlines()
+    """Return `resume_lines` with the timesteps of each checkpoint."""
+    lines = resume_lines(runs).splitlines()
     return "\n".join(
         f"{line}  ({run.folder.saved_timesteps} of {run.model.num_timesteps} timesteps)"
         for run, line in zip(runs, lines, strict=True)

@@ -243,10 +243,10 @@ def report_all(runs: Sequence[Run], seconds: float, interrupted: bool, bar: Seed
     outcomes = {} if interrupted else _judge(runs, bar)
     bar.close()
     if interrupted:
-        say(f"stopped by Ctrl-C{to_go_on(runs, solved_among(runs))}")
+        say(f"stopped by Ctrl-C{resume_advice(runs, solved_among(runs))}")
     else:
         if late := [run for run in runs if run.model.out_of_time]:
-            say(f"{counted(len(late), 'seed')} ended by --max-minutes, before the budget; to continue:\n{how_to_go_on(late)}")
+            say(f"{counted(len(late), 'seed')} ended by --max-minutes, before the budget; to continue:\n{resume_lines(late)}")
         _print_table(runs, outcomes)
     for model, folder in runs:
         if not model.solved:
@@ -263,7 +263,7 @@ def report_all(runs: Sequence[Run], seconds: float, interrupted: bool, bar: Seed
         say(f"to play the best one back: {play_command(best.model, best.folder)}")
 
 
-def how_to_go_on(runs: Sequence[Run]) -> str:
+def resume_lines(runs: Sequence[Run]) -> str:
     """Return a line per run with the command that resumes it."""
     return "\n".join(f"  seed {model.seed}: {resume_command(model, folder.shown)}" for model, folder in runs)
 
@@ -272,7 +272,7 @@ def solved_among(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run.model.solved]
 
 
-def to_go_on(runs: Sequence[Run], solved: Sequence[Run], how: Callable[[Sequence[Run]], str] = how_to_go_on) -> str:
+def resume_advice(runs: Sequence[Run], solved: Sequence[Run], how: Callable[[Sequence[Run]], str] = resume_lines) -> str:
     """Return the end of a sentence about all runs, and a line for each that is not solved.
 
     Args:

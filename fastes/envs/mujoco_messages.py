@@ -11,7 +11,7 @@ from typing import Any
 
 from fastes.envs.import_hook import after_import
 from fastes.errors import warn_user
-from fastes.system.console import lasting
+from fastes.system.console import tolerant
 
 _UNSTABLE = (
     "MuJoCo then starts the simulation again within the episode. Smaller actions help, or a smaller timestep in the model's "
@@ -30,10 +30,10 @@ def listen_to_mujoco() -> None:
 def _take_warnings() -> None:
     mujoco = sys.modules["mujoco"]
     if hasattr(mujoco, "set_mju_user_warning") and mujoco.get_mju_user_warning() is None:
-        mujoco.set_mju_user_warning(_meet)
+        mujoco.set_mju_user_warning(_pass_on)
 
 
-def _meet(message: str) -> None:
+def _pass_on(message: str) -> None:
     """Take a warning. MuJoCo's C code calls this: nothing may be raised here."""
     if _of_models is not None:
         _of_models.append(message)
@@ -43,7 +43,7 @@ def _meet(message: str) -> None:
         told.add(text)
         advice = f" {_UNSTABLE}." if "unstable" in text else ""
         with contextlib.suppress(Exception):  # the same words in all workers: their parent shows a line once
-            print(f"fastes: warning: MuJoCo says: {text}.{advice}", file=lasting(sys.stderr), flush=True)
+            print(f"fastes: warning: MuJoCo says: {text}.{advice}", file=tolerant(sys.stderr), flush=True)
 
 
 @contextlib.contextmanager

@@ -58,7 +58,7 @@ from fastes.envs.worker_imports import ClassState, loaded_env_classes, portable,
 from fastes.envs.worker_number import numbered, worker_index
 from fastes.errors import EnvironmentUnavailable, shown
 from fastes.system.forks import CopiesEndHere
-from fastes.system.interrupts import handlers_kept
+from fastes.system.interrupts import signal_handlers_kept
 
 register_envs()  # again, for a process whose import hooks keep ours from seeing Gymnasium
 
@@ -115,7 +115,7 @@ class EnvSource:
         """
         alone = CopiesEndHere(f"the environment {self.name}")
         number = worker_index() if number is None else number
-        with _core.UsualFloats(), handlers_kept(), numbered(number), mujoco_listened_to() as built, alone:
+        with _core.UsualFloats(), signal_handlers_kept(), numbered(number), mujoco_listened_to() as built, alone:
             env = self._built_with_its_classes(extra)
             number_videos(env, number)
             built.append(env)

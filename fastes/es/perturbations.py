@@ -16,10 +16,10 @@ from fastes.number_array import Float32, Int64
 from fastes.system.limits import check_memory
 
 # draws of `draw_eval_seeds` that are no generation's: none is made twice before generation 2^30
-RUNGS = 2**31  # less a rung's number: scores its trials
-FINAL_SELECTIONS = 2**31 + 1  # plus a generation's: a final selection after it
-REFERENCE_BATCH = 3 * 2**30  # observations of a random policy
-FRESH = 2**32 - 1  # less a generation's: confirms a target after it
+RUNG_DRAWS = 2**31  # less a rung's number: scores its trials
+FINAL_SELECTION_DRAWS = 2**31 + 1  # plus a generation's: a final selection after it
+REFERENCE_DRAWS = 3 * 2**30  # observations of a random policy
+CONFIRMATION_DRAWS = 2**32 - 1  # less a generation's: confirms a target after it
 
 Draws = tuple[Int64, Int64, npt.NDArray[np.uint64]]  # noise_index, env_seed and action_key of pairs
 
@@ -217,8 +217,8 @@ def check_episodes(episodes: int) -> None:
 def draw_eval_seeds(seed: int, draw: int, episodes: int) -> Int64:
     """Draw environment seeds below 2^31, int64 (episodes,), of noise-free episodes. Candidates' come from other words.
 
-    draw: The number of a generation, of its own evaluation; or one that is reckoned from RUNGS, FINAL_SELECTIONS,
-        REFERENCE_BATCH or FRESH. Below 2^32.
+    draw: The number of a generation, of its own evaluation; or one that is reckoned from RUNG_DRAWS, FINAL_SELECTION_DRAWS,
+        REFERENCE_DRAWS or CONFIRMATION_DRAWS. Below 2^32.
     """
     check_episodes(episodes)
     return (_core.draw_words(seed, draw, episodes, 1, _core.STREAM_EVAL)[:, 0] >> 1).astype(np.int64)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from fastes.envs.source import EnvSource
 from fastes.pools.pool import Pool
-from fastes.training.evaluator import Evaluator, Shared
+from fastes.training.evaluator import Evaluator, PoolShare
 from fastes.training.selection import Selection
 
 
@@ -29,7 +29,7 @@ def one_pool(models: Sequence[PoolUser]) -> Iterator[None]:
     pool, first = models[0].pool, 0
     try:
         for model in models:
-            model.evaluator.share(pool, Shared(first, needs, len(models)))
+            model.evaluator.share(pool, PoolShare(first, needs, len(models)))
             first += len(model.selection.trials)
         yield
     finally:

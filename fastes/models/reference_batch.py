@@ -15,7 +15,7 @@ from fastes.envs.closing import close_env
 from fastes.envs.source import Env, EnvSource
 from fastes.envs.vector.vector_env import VectorEnv
 from fastes.errors import WorkerError, frames_of, summary_of, trace_of, warn_user
-from fastes.es.perturbations import REFERENCE_BATCH, draw_eval_seeds
+from fastes.es.perturbations import REFERENCE_DRAWS, draw_eval_seeds
 from fastes.policies.custom_policy import AnySpec
 from fastes.policies.layers import REFERENCE_SIZE
 from fastes.rollout.episode import EpisodeSettings, run_episode
@@ -74,7 +74,7 @@ def draw_reference(spec: AnySpec, source: EnvSource, env: Env | VectorEnv, seed:
     """
     if not spec.needs_reference:
         return None
-    seeds = draw_eval_seeds(seed, REFERENCE_BATCH, _MOST_FAILURES * REFERENCE_SIZE).tolist()
+    seeds = draw_eval_seeds(seed, REFERENCE_DRAWS, _MOST_FAILURES * REFERENCE_SIZE).tolist()
     copies_end = CopiesEndHere(f"the environment {source.name}")
     actor = _RandomActor(env.action_space, spec.obs_shape, seeds[0], copies_end)
     with global_random_kept(), torch_on_one_thread(), copies_end:

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from fastes.errors import listed, shown, suggest, warn_user
 from fastes.policies.action_head import BOX_MAPPINGS, ActionHead, check_mapping, check_num_bins, make_action_head
 from fastes.policies.layers import ACTIVATIONS, CELLS, MOST_VALUES
-from fastes.setting_fields import Described, checked_fields, default_of, described, setting, with_default
+from fastes.setting_fields import SettingDescription, checked_fields, default_of, described, setting, with_default
 
 Filters = tuple[tuple[int, int, int], ...]  # (filters, kernel, stride) of each convolution
 
@@ -274,7 +274,7 @@ class Key(NamedTuple):
         return self.item.name
 
     @property
-    def told(self) -> Described:
+    def told(self) -> SettingDescription:
         """Its description."""
         return described(self.item)
 
@@ -397,14 +397,17 @@ def plain_policy_kwargs(value: object) -> dict[str, Any]:
     return plain
 
 
-def on_top_of(kept: Mapping[str, Any], of: object, given: Mapping[str, Any], policy: object) -> dict[str, Any]:
-    """Return policy_kwargs given for a policy, on top of those that a preset or file has for the policy `of`.
+def merged_policy_kwargs(
+    kept: Mapping[str, Any], kept_policy: object, given: Mapping[str, Any], policy: object
+) -> dict[str, Any]:
+    """Return policy_kwargs given for a policy, on top of those that a preset or file has for `kept_policy`.
 
-    If the policies differ, only the convolutions' keys of the latter stay, if both see images; a policy of several inputs keeps
-    those of the one that it is without images. A given cnn drops the size of the dense layer behind the other one.
+    If the policies differ, `kept` gives only its keys for convolutions, and only if both policies see images; a policy of
+    several inputs also takes the keys of the policy that it equals without images. A given cnn drops the size of the features
+    of the other one.
     """
-    if of not in (policy, _WITHOUT_IMAGES.get(policy) if isinstance(policy, str) else None):
-        both_see = policy in IMAGE_POLICIES and of in IMAGE_POLICIES
+    if kept_policy not in (policy, _WITHOUT_IMAGES.get(policy) if isinstance(policy, str) else None):
+        both_see = policy in IMAGE_POLICIES and kept_policy in IMAGE_POLICIES
         kept = {key: value for key, value in kept.items() if both_see and key in IMAGE_KEYS}
     if "cnn" in given:
         kept = {key: value for key, value in kept.items() if key != "features_extractor_kwargs"}

@@ -40,7 +40,7 @@ class OpenRequest:
         crashes: Job -> how often its worker was lost.
         submitted: The pool's time of submission.
         missing: A job that had no result at the last look.
-        is_counted: Whether no worker may have ended between a job and its count in the slot's `unfinished`.
+        count_is_reliable: False once a worker may have died between a job's end and its count in the slot's `unfinished`.
     """
 
     number: int
@@ -56,7 +56,7 @@ class OpenRequest:
     crashes: Counter[int] = field(default_factory=Counter)
     submitted: float = 0.0
     missing: int | None = None
-    is_counted: bool = True
+    count_is_reliable: bool = True
 
     def still_waiting_for_last_missing(self) -> bool:
         """Whether the job that had no result at the last look still has none, so that the others need no look."""

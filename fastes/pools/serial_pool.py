@@ -14,8 +14,8 @@ from fastes.rollout.episode import Episode
 from fastes.rollout.job import EpisodeDescription, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.job_runner import JobRunner
 from fastes.rollout.shared_block import EPISODE, RequestSlot
-from fastes.system.forks import keep_unused
-from fastes.system.interrupts import handlers_kept
+from fastes.system.forks import never_finalise
+from fastes.system.interrupts import signal_handlers_kept
 from fastes.system.random_state import global_random_kept, torch_on_one_thread
 
 
@@ -69,7 +69,7 @@ class SerialPool(BlockPool, LocalPool):
             return
         with (
             _core.UsualFloats(),
-            handlers_kept(),
+            signal_handlers_kept(),
             global_random_kept(),
             torch_on_one_thread(),
             numbered(self.spec.first_worker),
@@ -113,7 +113,7 @@ class SerialPool(BlockPool, LocalPool):
         """Let a forked copy build an environment of its own."""
         super().reset_after_fork()
         if self._runner is not None:
-            keep_unused(self._runner.env)
+            never_finalise(self._runner.env)
             self._runner = None
 
 

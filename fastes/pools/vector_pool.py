@@ -25,7 +25,7 @@ from fastes.rollout.last_infos import has_mask, write_info
 from fastes.rollout.observations import ObservationReader
 from fastes.rollout.shared_block import EVALUATION_STEPS, STEPS, SlotLayout
 from fastes.system.forks import CopiesEndHere, end_copy
-from fastes.system.interrupts import handlers_kept
+from fastes.system.interrupts import signal_handlers_kept
 from fastes.system.random_state import global_random_kept, seed_global_random, torch_on_one_thread
 
 _IDLE = -1
@@ -43,7 +43,7 @@ class Job:
         is_candidate: Whether the job is a candidate's, and not a noise-free episode.
     """
 
-    def __init__(self, request: OpenRequest, number: int, players: _Players) -> None:
+    def __init__(self, request: OpenRequest, number: int, players: _TrainingActors) -> None:
         self.slot, self.number, self.players = request.slot, number, players
         self.scalars = RequestScalars.of(request.slot, request.ticket)
         self.is_candidate = bool(request.slot.layout.num_pairs)
@@ -53,7 +53,7 @@ class Job:
         return self.number if self.is_candidate else 2 * self.players.needs.num_pairs + self.number
 
 
-class _Players:
+class _TrainingActors:
     """One training's actors, one per environment.
 
     Attributes:
@@ -94,7 +94,7 @@ class VectorPool(BlockPool, LocalPool):
     def __init__(self, vector_env: VectorEnv) -> None:
         super().__init__()
         self.vector_env = vector_env
-        self._players: list[_Players] = []  # one per training
+        self._players: list[_TrainingActors] = []  # one per training
 
     def open(self, spec: PoolSpec) -> None:
         """Allocate the memory, and make an actor per training and environment."""
@@ -104,7 +104,7 @@ class VectorPool(BlockPool, LocalPool):
         reader = ObservationReader(vector_env.observation_space, bounded=not vector_env.normalizes)
         self._flatten, self._shape = reader.flatten, vector_env.observation_space.shape
         self._players = [
-            _Players(needs, layout.candidates, vector_env.num_envs, reader)
+            _TrainingActors(needs, layout.candidates, vector_env.num_envs, reader)
             for needs, layout in zip(spec.trainings, block.layout.trainings, strict=True)
         ]
         dtype = vector_env.action_space.dtype
@@ -163,7 +163,7 @@ class VectorPool(BlockPool, LocalPool):
     def _play(self, jobs: Sequence[Job]) -> None:
         self.vector_env.check_process()
         run = _Run(self, jobs)
-        with _core.UsualFloats(), handlers_kept(), global_random_kept(), torch_on_one_thread():
+        with _core.UsualFloats(), signal_handlers_kept(), global_random_kept(), torch_on_one_thread():
             try:
                 with self._copies_end:
                     run.to_the_end()

@@ -21,7 +21,7 @@ from fastes.reports.task_in_words import (
     returns_in_words,
     space_in_words,
 )
-from fastes.system.console import columns_of, fitted, lasting
+from fastes.system.console import columns_of, fitted, tolerant
 from fastes.system.digits import digits_of, duration_in_words, in_digits
 from fastes.training.evaluation import Evaluation, FinishedEvaluation
 from fastes.training.final_selection import FinalSelection
@@ -152,12 +152,12 @@ class ConsoleLog(Callback):
         self._write(f"not confirmed{so_far}: {of}; {fresh} (target {model.target_return:g})")
 
     def _write(self, line: str) -> None:
-        stream = lasting(self.file or sys.stdout)
+        stream = tolerant(self.file or sys.stdout)
         print(fitted(line, stream), file=stream, flush=True)  # at once, and a reader that has gone is noticed
 
     def _columns(self) -> int | None:
         """Return the width of the terminal, or None for a file or a pipe."""
-        stream = lasting(self.file or sys.stdout)
+        stream = tolerant(self.file or sys.stdout)
         return columns_of(stream) if stream.isatty() else None
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from fastes.errors import warn_user
 from fastes.reports.progress_rows import Clock
 from fastes.system.atomic_files import append_whole, keep_aside, write_text
-from fastes.system.interrupts import interrupts_wait
+from fastes.system.interrupts import interrupts_deferred
 from fastes.training.archive import FINAL_EPISODES, SCREENING_EPISODES
 from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
@@ -56,7 +56,7 @@ class CsvLog:
 
     def write(self, record: Record) -> None:
         """Take a record, unless it was taken before, and write it if it is time. OSError if that fails."""
-        with interrupts_wait():  # otherwise a row may be written twice, or never
+        with interrupts_deferred():  # otherwise a row may be written twice, or never
             if record.generation > self._last.get(record.trial, -1):
                 self._last[record.trial] = record.generation
                 self._owed.append(record)
@@ -68,7 +68,7 @@ class CsvLog:
 
     def flush(self) -> None:
         """Write the records that are not in the file yet."""
-        with interrupts_wait():
+        with interrupts_deferred():
             if self._owed:
                 self._append(self._owed)
                 self._owed.clear()

@@ -19,7 +19,7 @@ from fastes.checkpoints.file_format import undated
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.system.atomic_files import append_whole, write_bytes
-from fastes.system.interrupts import interrupts_wait
+from fastes.system.interrupts import interrupts_deferred
 from fastes.training.record import Record
 
 MONITOR, EVALUATIONS = "monitor.csv", "evaluations.npz"
@@ -57,14 +57,14 @@ class _GenerationFile(Callback):
         raise NotImplementedError
 
     def on_generation(self, model: Model, record: Record) -> None:
-        with interrupts_wait():
+        with interrupts_deferred():
             if record is not self._reported:
                 self._note(model, record)
                 self._reported = record
             self._write()
 
     def on_end(self, model: Model) -> None:
-        with interrupts_wait():
+        with interrupts_deferred():
             if model.unreported_record is not None and model.unreported_record is not self._reported:
                 self._note(model, model.unreported_record)
                 self._reported = model.unreported_record
@@ -256,7 +256,7 @@ class EvaluationsFile(_GenerationFile):
 
     def on_end(self, model: Model) -> None:
         """Add the evaluations that still played when the last generation ended."""
-        with interrupts_wait():
+        with interrupts_deferred():
             self._note_evaluations(model)
         super().on_end(model)
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from fastes.models.model import Model
 from fastes.reports.callbacks import Callback
 from fastes.rollout.batch import StepsPlayed
-from fastes.system.console import BottomLine, in_notebook, lasting
+from fastes.system.console import BottomLine, in_notebook, tolerant
 from fastes.system.digits import digits_of, short
 from fastes.system.forks import register_for_forks
 from fastes.training.final_selection import FinalSelection, episodes_of_selection
@@ -140,7 +140,7 @@ class InFile:
         self.seconds = seconds
 
     def show(self, progress: Progress) -> None:
-        print(f"{progress.percent:3d}% {progress.in_words()}", file=lasting(sys.stderr), flush=True)
+        print(f"{progress.percent:3d}% {progress.in_words()}", file=tolerant(sys.stderr), flush=True)
 
     def end(self, stays: bool) -> None: ...
 
@@ -153,7 +153,7 @@ def choose_face(line_seconds: float | None) -> Face | None:
     """
     if in_notebook():
         return InNotebook()
-    if sys.stderr is not None and lasting(sys.stderr).isatty():
+    if sys.stderr is not None and tolerant(sys.stderr).isatty():
         return OnTerminal()
     return None if sys.stderr is None or line_seconds is None else InFile(line_seconds)
 

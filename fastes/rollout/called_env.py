@@ -1,4 +1,4 @@
-"""The environment of this process that a user looks at, changed as those that play."""
+"""The environment behind `model.env`: one of this process, which is given the same calls as those that play."""
 
 from __future__ import annotations
 

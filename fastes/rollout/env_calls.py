@@ -350,13 +350,14 @@ class CallRecords:
 
 
 def without_forgotten(calls: Sequence[EnvCall], needed: Collection[int]) -> tuple[tuple[EnvCall, ...], int]:
-    """Return calls without those that nothing needs as they were forgotten, and by how many they are fewer.
+    """Return the calls without forgotten ones that no pending evaluation needs, and how many calls that removes.
 
     Args:
         calls: The calls.
         needed: How many of them each pending evaluation plays after.
     """
-    kinds = [call.kind for call in calls[: min(filter(None, needed), default=len(calls))]]  # none needs none of them
+    least = min(filter(None, needed), default=len(calls))  # 0: that evaluation plays before any call
+    kinds = [call.kind for call in calls[:least]]
     if FORGET not in kinds:
         return tuple(calls), 0
     at = len(kinds) - kinds[::-1].index(FORGET)

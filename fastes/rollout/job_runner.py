@@ -60,7 +60,7 @@ def begin_request(actor: _core.Actor, needs: TrainingNeeds, slot: RequestSlot, s
         actor.set_reference(slot.reference)
 
 
-class _Player:
+class _TrainingActor:
     """One training's actor, and the request that it was last prepared for.
 
     Attributes:
@@ -146,7 +146,7 @@ class JobRunner:
             reader = ObservationReader(self.env.observation_space, self._notify)
             self.flatten = reader.flatten
             self._players = [
-                _Player(needs, layout.candidates, self.row, reader)
+                _TrainingActor(needs, layout.candidates, self.row, reader)
                 for needs, layout in zip(spec.trainings, block.layout.trainings, strict=True)
             ]
             self._find_twin()
@@ -161,7 +161,7 @@ class JobRunner:
         for player in self._players:
             player.actor.refuse_with(lambda: end_copy(self._copies_end.what))
 
-    def _begin(self, player: _Player, slot: RequestSlot, ticket: int) -> RequestScalars:
+    def _begin(self, player: _TrainingActor, slot: RequestSlot, ticket: int) -> RequestScalars:
         """Prepare the actor and the environment for a request, unless the last job was of the same one."""
         if player.scalars.ticket != ticket:
             player.scalars = RequestScalars.of(slot, ticket)
@@ -220,7 +220,12 @@ class JobRunner:
         return self._cpu_seconds - before
 
     def _run_in_python(
-        self, player: _Player, slot: RequestSlot, job: int, scalars: RequestScalars, on_penalty: Callable[[Exception], None]
+        self,
+        player: _TrainingActor,
+        slot: RequestSlot,
+        job: int,
+        scalars: RequestScalars,
+        on_penalty: Callable[[Exception], None],
     ) -> None:
         """Play a job and write its results."""
         candidate, steps_before = bool(slot.layout.num_pairs), int(self.row[player.counted])
@@ -238,7 +243,7 @@ class JobRunner:
             self._rebuild()
         slot.returns[job], slot.lengths[job], slot.successes[job], slot.cuts[job] = played[:4]
 
-    def _run_candidate(self, player: _Player, slot: RequestSlot, job: int, scalars: RequestScalars) -> Episode:
+    def _run_candidate(self, player: _TrainingActor, slot: RequestSlot, job: int, scalars: RequestScalars) -> Episode:
         actor, pair, episodes = player.actor, job // 2, scalars.episodes.per_candidate
         player.folded = 0
         player.load_parameters(actor, slot, job, scalars.sigma)
@@ -256,7 +261,7 @@ class JobRunner:
         slot.moments[job] = actor.observation_moments
         return Episode(total / episodes, length, successes / episodes, cuts)
 
-    def _run_evaluation(self, player: _Player, slot: RequestSlot, job: int, scalars: RequestScalars) -> Episode:
+    def _run_evaluation(self, player: _TrainingActor, slot: RequestSlot, job: int, scalars: RequestScalars) -> Episode:
         actor, seed = player.actor, int(slot.eval_seed[job])
         if player.folded != scalars.ticket:
             player.load_parameters(actor, slot, job, scalars.sigma)
@@ -266,7 +271,7 @@ class JobRunner:
 
     def _play(
         self,
-        player: _Player,
+        player: _TrainingActor,
         slot: RequestSlot,
         job: int,
         seed: int,

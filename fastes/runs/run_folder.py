@@ -35,7 +35,7 @@ from fastes.runs.run_config import CONFIG, CURVE, FINAL_SELECTION, NOTES, PROGRE
 from fastes.settings import population_scale
 from fastes.system.atomic_files import append_whole, keep_aside, remove_leftovers, write_text
 from fastes.system.console import losses
-from fastes.system.interrupts import interrupts_wait
+from fastes.system.interrupts import interrupts_deferred
 from fastes.training.evaluation import Evaluation
 from fastes.training.final_selection import FinalSelection
 from fastes.training.record import Record
@@ -362,7 +362,7 @@ class RunFolder(Callback):
             self._log.flush()
         for file in self.files:
             file.flush()
-        with interrupts_wait():  # one in the midst would leave an open file, or the number of an older one
+        with interrupts_deferred():  # one in the midst would leave an open file, or the number of an older one
             if self._best is not None:
                 write_checkpoint(self.path / BEST, self._best)
                 self._best = None

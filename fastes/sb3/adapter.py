@@ -43,7 +43,7 @@ from fastes.settings.foreign_names import ANSWERS
 from fastes.settings.keywords import ChangedSettings, SettingsDict, Unpack
 from fastes.settings.recipes import AUTO
 from fastes.settings.settings import setting_names
-from fastes.system.forks import keep_unused
+from fastes.system.forks import never_finalise
 from fastes.training.record import Record, Report
 from fastes.training.selection import Selection
 
@@ -223,7 +223,7 @@ class FastES(Agent):
     @num_timesteps.setter
     def num_timesteps(self, value: int) -> None:
         with self.alone("setting num_timesteps"):
-            self.trainer.take(self.selection.with_num_timesteps(check_int("num_timesteps", value, 0)))
+            self.trainer.replace_selection(self.selection.with_num_timesteps(check_int("num_timesteps", value, 0)))
 
     @property
     def device(self) -> Any:
@@ -459,7 +459,7 @@ class FastES(Agent):
 
     def reset_after_fork(self) -> None:
         super().reset_after_fork()
-        keep_unused(self.__dict__.get("_vec_env"))
+        never_finalise(self.__dict__.get("_vec_env"))
         self._vec_env, self._shown_env = None, (None, None)
 
     # --- keeping ----------------------------------------------------------------------------------------------------

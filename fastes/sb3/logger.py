@@ -25,7 +25,7 @@ import numpy as np
 
 from fastes.errors import suggest
 from fastes.reports.event_files import EventFile, HParam, check_tensorboard, special_kind
-from fastes.system.console import fill_standard_descriptors, lasting
+from fastes.system.console import fill_standard_descriptors, tolerant
 
 DEBUG, INFO, WARN, ERROR, DISABLED = 10, 20, 30, 40, 50
 
@@ -394,7 +394,7 @@ def _tensorboard(folder: str) -> OutputFormat:
 
 # name in format_strings -> function that makes the format for a folder
 FORMATS: dict[str, Callable[[str], OutputFormat]] = {
-    "stdout": lambda folder: HumanOutputFormat(lasting(sys.stdout)),  # noqa: ARG005
+    "stdout": lambda folder: HumanOutputFormat(tolerant(sys.stdout)),  # noqa: ARG005
     "log": lambda folder: HumanOutputFormat(os.path.join(folder, "log.txt")),
     "csv": lambda folder: CSVOutputFormat(os.path.join(folder, "progress.csv")),
     "json": lambda folder: JSONOutputFormat(os.path.join(folder, "progress.json")),

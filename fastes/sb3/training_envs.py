@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import gymnasium
 
-from fastes.envs.seen import Seen
+from fastes.envs.env_facts import EnvFacts
 from fastes.envs.source import EnvSource
 from fastes.errors import warn_user
 from fastes.rollout.called_env import CalledEnv
@@ -58,7 +58,7 @@ class TrainingEnvs:
         return same_calls and self._evaluator.source is evaluator.source
 
     @property
-    def _seen(self) -> Seen:
+    def _seen(self) -> EnvFacts:
         return self._evaluator.look()
 
     @property
@@ -213,7 +213,7 @@ def _check_all(indices: Any) -> None:
     )
 
 
-def _suggestion(name: str, seen: Seen) -> str:
+def _suggestion(name: str, seen: EnvFacts) -> str:
     """Return a hint with the most similar name, or with the environment's own names."""
     public = [each for each in seen.names if not each.startswith("_")]
     if close := difflib.get_close_matches(name, public, n=1):

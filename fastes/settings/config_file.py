@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fastes.envs.named_wrappers import make_wrapped_source
 from fastes.policies.named_policies import CUSTOM_POLICIES
-from fastes.policies.policy_keywords import on_top_of
+from fastes.policies.policy_keywords import merged_policy_kwargs
 from fastes.settings import population_scale
 from fastes.settings.preset_loader import DEFAULT, NO_SETTINGS, tomllib
 from fastes.settings.recipes import AUTO
@@ -59,7 +59,7 @@ def arguments_from(path: str | os.PathLike[str], env: Any, changes: Mapping[str,
     given, own = changes.get("policy_kwargs", {}), config.settings.get("policy_kwargs", {})
     if isinstance(given, Mapping) and isinstance(own, Mapping) and (given or own):
         of = config.settings.get("policy")
-        arguments["policy_kwargs"] = on_top_of(own, of, given, changes.get("policy", of))
+        arguments["policy_kwargs"] = merged_policy_kwargs(own, of, given, changes.get("policy", of))
     if isinstance(wanted, str) and wanted == config.env:
         arguments["env_kwargs"] = env_kwargs_of(path, config, changes.get("env_kwargs") or {})
         if config.wrappers:

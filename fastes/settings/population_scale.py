@@ -46,8 +46,8 @@ def refuse_both(given: Mapping[str, Any]) -> None:
 def rate_factor(times: float) -> float:
     """Return the factor of a learning rate for `times` as many candidates: the fourth root, of two rounded square roots.
 
-    It lies between the square root, with which steps are as long as they were where noise makes them up, and 1, where the
-    signal does. They were compared in a study: with the square root and 16 times the candidates
+    The square root would keep the length of steps that consist of noise, and a factor of 1 that of steps that consist of
+    signal; the fourth root lies between them. A study compared them: with the square root and 16 times the candidates
     HalfCheetah's policy swings from one generation to the next.
     """
     return math.sqrt(math.sqrt(times))

@@ -84,7 +84,9 @@ def registered_target(source: EnvSource, settings: Settings) -> float | None:
 
 
 def tell_of_misfit(name: str, odd: str, source: EnvSource, used: str, settings: Settings) -> None:
-    """Warn if a preset or the id's target is not used: of the settings that are, and how to use it all the same.
+    """Warn if the environment's preset or its registered target is not used.
+
+    The warning names the settings that are used, and how to get the preset or target anyway.
 
     Args:
         name: The environment's id.
@@ -121,7 +123,7 @@ def tell_of_target(source: EnvSource, settings: Settings) -> None:
 # --- the length of steps --------------------------------------------------------------------------------------------
 
 
-def step_length(settings: Settings, num_params: int) -> float | None:
+def relative_step_length(settings: Settings, num_params: int) -> float | None:
     """Return the length of a first step over that of a perturbation, sigma * sqrt(num_params), while returns are noise.
 
     None if a function decides it. The gradient is then a sum of perturbations, each weighted by its shaped return.
@@ -147,11 +149,11 @@ def warn_of_step_length(preset: str, settings: Settings, changes: Mapping[str, A
         changes: The user's settings.
         num_params: The number of the policy's parameters.
     """
-    if not any(name in changes for name in _OF_STEPS) or (length := step_length(settings, num_params)) is None:
+    if not any(name in changes for name in _OF_STEPS) or (length := relative_step_length(settings, num_params)) is None:
         return
     tuned = Settings().changed(**load_preset(preset))
     with_tuned = replace(settings, sigma_adaptation="none", **{name: getattr(tuned, name) for name in _NUMBERS})
-    usual = step_length(with_tuned, num_params)
+    usual = relative_step_length(with_tuned, num_params)
     alike = all(getattr(settings, name) == getattr(tuned, name) for name in _ALIKE)
     far = alike and usual and any(name in changes for name in _NUMBERS) and not usual / FAR <= length <= usual * FAR
     if not far and length >= LEAST:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastes.errors import check_name, suggest, warn_user
-from fastes.policies.policy_keywords import on_top_of
+from fastes.policies.policy_keywords import merged_policy_kwargs
 from fastes.settings import population_scale
 from fastes.settings.settings import Settings, setting_names
 from fastes.system.near_paths import what_is_beside
@@ -119,7 +119,9 @@ def choose_settings(preset: str, changes: Mapping[str, Any]) -> Settings:
     changes = {name: value for name, value in changes.items() if name != population_scale.NAME}
     merged = {**base, **changes}
     if isinstance(given := changes.get("policy_kwargs", {}), Mapping):
-        merged["policy_kwargs"] = on_top_of(base.get("policy_kwargs", {}), base.get("policy"), given, merged.get("policy"))
+        merged["policy_kwargs"] = merged_policy_kwargs(
+            base.get("policy_kwargs", {}), base.get("policy"), given, merged.get("policy")
+        )
     settings = Settings().changed(**merged)
     tuned = preset != DEFAULT and "race" not in all_presets().get(preset, {})
     if tuned and "population_size" in changes and "learning_rate" not in changes:

@@ -61,8 +61,8 @@ def recipes_for(
 
     Args:
         observations, actions: The spaces.
-        changes: The user's settings, which all recipes get. Those that differ in nothing then, and those that cannot have
-            them, are left out. Recipes of the user's policy are before others.
+        changes: The user's settings, which all recipes get. Recipes that become identical, or that cannot have them, are left
+            out. Recipes with the user's policy come first.
         alive_bonus: As `alive_bonus_of` returns it, for the recipe that takes it away; 0 leaves that out.
 
     Raises:
@@ -111,7 +111,7 @@ def _fits(
 
 
 def alive_bonus_of(env: Any) -> float:
-    """Return the reward per step for being alive that an environment of Gymnasium's MuJoCo family tells of; 0 for others."""
+    """Return the reward per step for being alive that an environment of Gymnasium's MuJoCo family has; 0 for others."""
     try:
         bonus = getattr(getattr(env, "unwrapped", env), "_healthy_reward", 0.0)
     except Exception:  # a property of the user's own

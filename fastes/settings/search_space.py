@@ -40,7 +40,7 @@ _FIELDS = {item.name: item for item in fields(Settings)}
 _UNADAPTED = default_of(_FIELDS[_ADAPTED])
 
 
-class Trial(Protocol):
+class OptunaTrial(Protocol):
     """An optuna.Trial, as far as it draws."""
 
     def suggest_categorical(self, name: str, choices: Any) -> Any: ...
@@ -71,7 +71,7 @@ class SearchSpace:
     alive_bonus: float = 0.0
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
-    def draw(self, trial: Trial) -> dict[str, Any]:
+    def draw(self, trial: OptunaTrial) -> dict[str, Any]:
         """Draw a candidate. trial: an optuna.Trial. Returns the parameters that the trial stores."""
 
         def suggest(name: str, tried: Any) -> Any:

@@ -44,7 +44,7 @@ def give_standard_files() -> None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
 
 
-class Lasting:
+class TolerantStream:
     """A text stream whose failures are kept and not raised; characters that it cannot encode are escaped.
 
     On a terminal that has a BottomLine, text goes above that line.
@@ -109,7 +109,7 @@ class Lasting:
         return getattr(self.__dict__.get("stream"), name)
 
 
-class Result(Lasting):
+class Result(TolerantStream):
     """A text stream for the result of a command: OSError in words if it cannot be written.
 
     A reader that has gone, as `head` goes, has all that it wanted: the command continues without a word.
@@ -137,7 +137,7 @@ class BottomLine:
     shown: BottomLine | None = None  # a terminal has one bottom
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream, self._text, self._width = lasting(stream), "", 0
+        self._stream, self._text, self._width = tolerant(stream), "", 0
         self._is_busy = False  # with a text of others that has not ended
         self._lock = threading.RLock()  # a signal's handler may print in the middle of a write
         register_for_forks(self)
@@ -219,7 +219,7 @@ def fitted(text: str, stream: TextIO | None) -> str:
 
     A command at the end of a line stays whole, for copying; so does a traceback, whose marks stand below its lines.
     """
-    terminal = lasting(stream)
+    terminal = tolerant(stream)
     if not terminal.isatty():
         return text
     columns = columns_of(terminal)
@@ -234,15 +234,15 @@ def _broken(line: str, columns: int) -> str:
     return "\n".join(lines).replace("\0", " ")
 
 
-def lasting(stream: Any) -> Any:
+def tolerant(stream: Any) -> Any:
     """Return a stream that survives the failures of the given one."""
-    return stream if isinstance(stream, Lasting) else Lasting(stream)
+    return stream if isinstance(stream, TolerantStream) else TolerantStream(stream)
 
 
 @contextlib.contextmanager
-def output_lasts() -> Iterator[None]:
+def output_errors_tolerated() -> Iterator[None]:
     """Let sys.stdout and sys.stderr survive their failures in the block."""
-    before, ours = (sys.stdout, sys.stderr), (lasting(sys.stdout), lasting(sys.stderr))
+    before, ours = (sys.stdout, sys.stderr), (tolerant(sys.stdout), tolerant(sys.stderr))
     sys.stdout, sys.stderr = ours
     try:
         yield
@@ -255,7 +255,7 @@ def output_lasts() -> Iterator[None]:
 def output_is_the_result() -> Iterator[None]:
     """Raise OSError if something cannot be written to sys.stdout in the block."""
     before = sys.stdout
-    stream = before.stream if isinstance(before, Lasting) else before
+    stream = before.stream if isinstance(before, TolerantStream) else before
     result = Result(stream)
     sys.stdout = result
     try:
@@ -283,10 +283,10 @@ def in_notebook() -> bool:
 
 def losses() -> list[str]:
     """Return why sys.stdout and sys.stderr could not be written, in words."""
-    return [stream.lost for stream in (sys.stdout, sys.stderr) if isinstance(stream, Lasting) and stream.lost]
+    return [stream.lost for stream in (sys.stdout, sys.stderr) if isinstance(stream, TolerantStream) and stream.lost]
 
 
-def let_go() -> None:
+def drop_lost_output() -> None:
     """Drop text that the process's streams could not write: the interpreter would complain of it at exit."""
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is None:

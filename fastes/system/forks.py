@@ -20,7 +20,7 @@ class Owner(Protocol):
 
 _owners: WeakSet[Owner] = WeakSet()
 _left: list[object] = []
-TOLD = "fastes: a process that"  # the beginning of the message of `end_copy`
+END_OF_COPY = "fastes: a process that"  # the beginning of the message of `end_copy`
 
 
 def register_for_forks(owner: Owner) -> None:
@@ -28,7 +28,7 @@ def register_for_forks(owner: Owner) -> None:
     _owners.add(owner)
 
 
-def keep_unused(*left: object) -> None:
+def never_finalise(*left: object) -> None:
     """Keep references to the parent's things in a copy: their finalisers might end things that the parent uses."""
     _left.extend(left)
 
@@ -76,7 +76,7 @@ def end_copy(what: str, error: BaseException | None = None) -> NoReturn:
             traceback.print_exception(error)
         how = "returned" if error is None else f"raised {type(error).__name__}"
         print(
-            f"{TOLD} {what} has forked {how} while the process that forked it continues; it was ended. Let the forked "
+            f"{END_OF_COPY} {what} has forked {how} while the process that forked it continues; it was ended. Let the forked "
             "process end by os._exit, or use multiprocessing or subprocess",
             file=sys.stderr,
             flush=True,

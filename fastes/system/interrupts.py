@@ -35,7 +35,7 @@ class Terminated(BaseException):
 
 
 @contextlib.contextmanager
-def interrupts_wait() -> Iterator[None]:
+def interrupts_deferred() -> Iterator[None]:
     """Run the handlers of all signals after the block, not in it, so that no exception of a handler leaves it half done.
 
     To block the signals in this thread would not suffice: another thread (NumPy's BLAS has some) takes them then, and Python
@@ -52,10 +52,10 @@ def interrupts_wait() -> Iterator[None]:
         yield
     finally:
         _restore(before)
-        _meet([partial(before[number], number, frame) for number, frame in held])
+        _run_held([partial(before[number], number, frame) for number, frame in held])
 
 
-def _meet(held: Sequence[Callable[[], object]]) -> None:
+def _run_held(held: Sequence[Callable[[], object]]) -> None:
     """Call every handler; then raise one of their exceptions, preferably a request to end (not an Exception)."""
     raised: list[BaseException] = []
     for handler in held:
@@ -82,7 +82,7 @@ def _restore(handlers: Mapping[int, Any]) -> None:
 
 
 @contextlib.contextmanager
-def born_blocked() -> Iterator[None]:
+def signals_blocked_for_child() -> Iterator[None]:
     """Let a process that is started in the block begin with the stop signals blocked."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
@@ -92,7 +92,7 @@ def born_blocked() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def handlers_kept() -> Iterator[None]:
+def signal_handlers_kept() -> Iterator[None]:
     """Remove the handlers of stop signals that an environment installs in the block."""
     if threading.current_thread() is not threading.main_thread():  # no handler can be installed here
         yield

@@ -1,1 +1,1 @@
-"""The state of one training, and how it moves."""
+"""Trainings as records, the loop that advances them, and the choice among several."""

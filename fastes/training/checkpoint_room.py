@@ -1,4 +1,4 @@
-"""Whether a checkpoint will hold what a training gathers: known before hours of it are spent."""
+"""Checks before a training that all it may gather will fit in a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The use of a pool by one model: it is opened when a training needs it, and the environment is looked at once."""
+"""The use of a pool by one model: it is opened when a training needs it, and the environment is inspected only once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from fastes._core import Actor
 from fastes.envs.closing import close_env
-from fastes.envs.seen import Seen, look_at
+from fastes.envs.env_facts import EnvFacts, env_facts
 from fastes.envs.source import Env, EnvSource, MissingEnv
 from fastes.errors import WorkerError
 from fastes.es.noise_table import window_size
@@ -40,12 +40,12 @@ _Result = TypeVar("_Result")
 EPISODES_AT_ONCE = 1000  # noise-free episodes: more at a time would only take memory
 
 
-class Running(NamedTuple):
+class RunningEvaluation(NamedTuple):
     """An evaluation that plays beside its training.
 
     Attributes:
         number: The training's.
-        theta: The very array, by which it is known.
+        theta: Its array; evaluations are told apart by its identity.
         ticket: The request's.
         request: The request.
     """
@@ -56,7 +56,7 @@ class Running(NamedTuple):
     request: Request
 
 
-class Shared(NamedTuple):
+class PoolShare(NamedTuple):
     """A model's part of a pool that several models use.
 
     Attributes:
@@ -87,10 +87,10 @@ class Evaluator:
         self.pool = self._own_pool = pool
         self.in_use, self.uses, self.last_turn = threading.RLock(), 0, 0  # see idle_pools
         self.env_shown = False  # whether building the environment here has shown what it prints; workers are silent then
-        self.seen: Seen | None = None  # that environment: workers' have to have the same spaces
+        self.seen: EnvFacts | None = None  # that environment: workers' have to have the same spaces
         self._info_bytes, self._info_keywords = 0, tuple[str, ...]()
-        self._shared: Shared | None = None  # while `pool` is one that other models use, too
-        self.running: list[Running] = []
+        self._shared: PoolShare | None = None  # while `pool` is one that other models use, too
+        self.running: list[RunningEvaluation] = []
         self.openings = 0  # of the pool: requests from before the last one are gone
         self._worker_cpu_seconds = 0.0  # of the requests that were collected
         self.has_differed = False  # whether noise-free episodes had other numbers in C than in Python
@@ -165,7 +165,7 @@ class Evaluator:
         return self._places.get(number, 0)
 
     def start(self, training: bool = True) -> Pool:
-        """Open the pool, if it is not open for at least this.
+        """Open the pool, or open it again if it was opened for less.
 
         Args:
             training: Whether candidates are to be played, and not noise-free episodes alone.
@@ -221,7 +221,7 @@ class Evaluator:
         again = await self.result(self.opened().submit(request._replace(calls=(*request.calls, LEAVE_C))))
         return replace(again, differs=True)
 
-    def look(self) -> Seen:
+    def look(self) -> EnvFacts:
         """The spaces and limits of the environment. One is built for that, and closed, unless one was before.
 
         Raises ValueError if it does not fit the policy.
@@ -237,9 +237,9 @@ class Evaluator:
             return found
         return self.seen
 
-    def see(self, env: Env) -> Seen:
+    def see(self, env: Env) -> EnvFacts:
         """Remember the spaces and limits of an environment, and return them."""
-        self.seen = look_at(env, self._actor_in)
+        self.seen = env_facts(env, self._actor_in)
         return self.seen
 
     def _actor_in(self, env: Env) -> Actor | None:
@@ -334,7 +334,7 @@ class Evaluator:
             with contextlib.suppress(WorkerError):
                 await self.result(ticket)
 
-    def share(self, pool: Pool, part: Shared) -> None:
+    def share(self, pool: Pool, part: PoolShare) -> None:
         """Use a pool that other models use, too, until `unshare`."""
         self.close()
         self.pool, self._shared = pool, part

@@ -1,4 +1,4 @@
-"""Which models' workers stay while others work: in a long list of models each would hold processes and memory."""
+"""Limits how many models keep their workers: each of a long list of models would hold processes and memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Protocol
 
 KEPT = 2  # models beside the one that begins: those that go by turns need not start workers each time
 _turns = itertools.count()
-_owners: dict[int, weakref.ref[PoolOwner]] = {}  # by id; each step on it is one that no thread sees half done
+_owners: dict[int, weakref.ref[PoolOwner]] = {}  # by id; each operation on it is atomic
 
 
 class PoolOwner(Protocol):
     """Has a pool of its own, which can be ended and starts anew when it is needed.
 
     in_use: held while its pool works, and while it is ended.
-    uses: works that are done with its pool at this moment, by the thread that holds it.
+    uses: nested uses of its pool at this moment, all in the thread that holds `in_use`.
     last_turn: grows with each use.
     """
 
@@ -35,7 +35,7 @@ class PoolOwner(Protocol):
 
 @contextlib.contextmanager
 def used(owner: PoolOwner) -> Iterator[None]:
-    """Meanwhile its pool is not idle."""
+    """Mark the owner's pool as in use within the block."""
     with owner.in_use:
         owner.last_turn = next(_turns)
         _owners[id(owner)] = weakref.ref(owner)
@@ -65,7 +65,7 @@ def end_idle(owner: PoolOwner) -> None:
 
 
 def _forget_locks() -> None:
-    """Another thread of the parent may have held them."""
+    """Replace the locks in a forked copy: a thread that it does not have may hold them."""
     for ref in list(_owners.values()):
         if (owner := ref()) is not None:
             owner.in_use = threading.RLock()

@@ -14,7 +14,7 @@ from fastes.rollout.episode import EpisodeSettings
 from fastes.rollout.job import Request
 from fastes.training.archive import Snapshot
 from fastes.training.evaluation import Evaluation, FinishedEvaluation, PendingEvaluation
-from fastes.training.evaluator import Evaluator, Running
+from fastes.training.evaluator import Evaluator, RunningEvaluation
 from fastes.training.record import Generation
 from fastes.training.training import Training
 
@@ -35,9 +35,9 @@ class Player:
     async def generation(self, training: Training) -> Generation:
         """Play the running generation's candidates, and begin with theta's evaluation, which may play on afterwards.
 
-        While an adaptive population misses pairs, these are played beside those that were there.
+        An adaptive population then adds pairs, in further requests, until its generation has enough steps.
         """
-        await self._keep_evaluations([pending.theta for pending in training.pending])
+        await self._collect_outdated([pending.theta for pending in training.pending])
         pool, perturbations, settings = self._pool_for(training), training.ask(), training.settings
         evaluated = training.to_evaluate()[: settings.evaluations_at_once()]  # a loaded training may have more
         begun = [pending for pending in evaluated if self._running(pending) is None]
@@ -64,10 +64,10 @@ class Player:
         return await self._first_pairs(training, 0, training.num_pairs)
 
     async def measure(self, training: Training, most: float) -> Batch:
-        """Play the first candidates as `warm_up` does, but no pair begins after `most` steps; one plays at least.
+        """Play the first candidates as `warm_up` does, in requests of whole pairs, until there are `most` steps.
 
-        Pairs that fit even if their episodes are of the greatest length play at once. Then as many as have played, if they
-        seem to fit: lengths alone decide.
+        The first request has the pairs that fit even if every episode has the greatest length, and at least one. Each further
+        one has as many as have played so far, or as many as still fit by the mean length. So lengths alone decide.
         """
         episodes, pairs = training.episode_settings()[0], training.num_pairs
         longest = min(episodes.max_steps, training.episode_limit or episodes.max_steps)
@@ -109,7 +109,7 @@ class Player:
 
     # --- noise-free episodes ----------------------------------------------------------------------------------------
 
-    def _running(self, pending: PendingEvaluation) -> Running | None:
+    def _running(self, pending: PendingEvaluation) -> RunningEvaluation | None:
         """An evaluation that plays already, which is known by its theta, the very array; None if it does not."""
         for each in self.evaluator.running:
             if each.theta is pending.theta and self.evaluator.pool.knows(each.ticket):  # an error may make the pool forget it
@@ -131,10 +131,10 @@ class Player:
     def _note(self, *begun: tuple[PendingEvaluation, int, Request]) -> None:
         """Note evaluations that were submitted, with their tickets and requests."""
         known = [each for each in self.evaluator.running if self.evaluator.pool.knows(each.ticket)]
-        new = [Running(self.number, pending.theta, ticket, request) for pending, ticket, request in begun]
+        new = [RunningEvaluation(self.number, pending.theta, ticket, request) for pending, ticket, request in begun]
         self.evaluator.running = known + new
 
-    def begin_evaluation(self, training: Training, pending: PendingEvaluation) -> Running:
+    def begin_evaluation(self, training: Training, pending: PendingEvaluation) -> RunningEvaluation:
         """Submit an evaluation, unless it plays already."""
         pool = self.evaluator.opened()
         if (running := self._running(pending)) is not None:
@@ -170,8 +170,8 @@ class Player:
         settings = training.episode_settings()[1] if limit is None else EpisodeSettings(limit)
         return await self.evaluator.evaluate(*policy, seeds, settings, self.number)
 
-    async def _keep_evaluations(self, wanted: Sequence[Float32]) -> None:
-        """Discard running evaluations of any other theta: a training that was changed meanwhile does not need them."""
+    async def _collect_outdated(self, wanted: Sequence[Float32]) -> None:
+        """Await running evaluations of any other theta, and drop their results: their slots have to be free."""
         over = [
             each.ticket
             for each in self.evaluator.running

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastes.checkpoints.field_checks import Kinds, check_record, damaged, is_count, is_number_or_none
-from fastes.es.perturbations import RUNGS, draw_eval_seeds
+from fastes.es.perturbations import RUNG_DRAWS, draw_eval_seeds
 from fastes.rollout.batch import Batch
 from fastes.settings.recipes import for_few_generations
 from fastes.settings.settings import MOST_RUNGS, MOST_TRIALS
@@ -22,9 +22,9 @@ from fastes.training.training import Training
 
 TRIAL_EPISODES = 10  # noise-free episodes that score a trial after a rung
 LEAST_GENERATIONS = 3  # of each recipe in the first rung of a race
-MEASURED = 0.1  # of a race's budget, after which no more of the candidates play from which nothing is learned
-_RECENT = 10  # generations that a running mean of returns remembers
-_EVALUATIONS = 3  # that one of noise-free returns remembers: a single one may be of one episode
+MEASURING_FRACTION = 0.1  # of a race's budget that the first candidates may take, from which nothing is learned
+_RETURN_WINDOW = 10  # generations that a running mean of returns remembers
+_EVALUATION_WINDOW = 3  # that one of noise-free returns remembers: a single one may be of one episode
 _STRIDE = 0x9E3779B97F4A7C15  # golden ratio of 2^64: seeds of trials that lie far from those of other runs
 
 
@@ -213,14 +213,14 @@ class Selection:
         """Environment steps of all trials but the candidates' of this one."""
         return self.num_timesteps - trial.training.counters.num_timesteps
 
-    def part(self, rung: int) -> float:
+    def rung_budget(self, rung: int) -> float:
         """Steps that each trial has in a rung."""
         return self.fraction * self.budget / (len(self.sizes) * self.sizes[rung])
 
-    def plays_on(self, number: int) -> bool:
+    def has_rung_budget(self, number: int) -> bool:
         """Whether a trial has steps left in the running rung."""
         trial = self.trials[self.place_of(number)]
-        return trial.rung_timesteps < self.part(self.rung)
+        return trial.rung_timesteps < self.rung_budget(self.rung)
 
     def episodes_to_come(self) -> int:
         """Noise-free episodes that are to score trials, in this rung and in later ones."""
@@ -230,7 +230,7 @@ class Selection:
 
     def seeds(self) -> npt.NDArray[np.int64]:
         """Environment seeds of the episodes that score the running rung, int64 (TRIAL_EPISODES,)."""
-        return draw_eval_seeds(self.seed, RUNGS - self.rung, TRIAL_EPISODES)
+        return draw_eval_seeds(self.seed, RUNG_DRAWS - self.rung, TRIAL_EPISODES)
 
     # --- the next record --------------------------------------------------------------------------------------------
 
@@ -266,14 +266,14 @@ class Selection:
         """Steps that a trial has from now on if it wins."""
         if not self.is_open or not timesteps:
             return timesteps
-        left = {each.number: self._part_left(each) for each in self.trials}
+        left = {each.number: self._rung_budget_left(each) for each in self.trials}
         later = range(self.rung + 1, len(self.sizes))
-        rest = timesteps - sum(left.values()) - sum(self.part(rung) * self.sizes[rung] for rung in later)
-        return max(1, math.ceil(left[trial.number] + sum(map(self.part, later)) + max(0.0, rest)))
+        rest = timesteps - sum(left.values()) - sum(self.rung_budget(rung) * self.sizes[rung] for rung in later)
+        return max(1, math.ceil(left[trial.number] + sum(map(self.rung_budget, later)) + max(0.0, rest)))
 
-    def _part_left(self, trial: Trial) -> float:
+    def _rung_budget_left(self, trial: Trial) -> float:
         """Steps that a trial has left in the running rung."""
-        return max(0.0, self.part(self.rung) - trial.rung_timesteps)
+        return max(0.0, self.rung_budget(self.rung) - trial.rung_timesteps)
 
     def focused(self, number: int) -> Selection:
         """The selection that shows the trial of this number."""
@@ -295,7 +295,9 @@ class Selection:
         played = training.counters.num_timesteps - before.training.counters.num_timesteps
         after = before._replace(training=training, rung_timesteps=before.rung_timesteps + played)
         if training.report is not None and training.report is not before.training.report:
-            after = after._replace(recent_return=_moved(before.recent_return, training.report.record.return_mean, _RECENT))
+            after = after._replace(
+                recent_return=_running_mean(before.recent_return, training.report.record.return_mean, _RETURN_WINDOW)
+            )
         known = {id(each) for each in before.training.latest_evaluations}
         for each in training.latest_evaluations:
             if id(each) not in known and not each.pending.already_reported:  # a stop has played it before its turn
@@ -342,7 +344,7 @@ class Selection:
         counters = trial.training.counters.with_evaluation(evaluation.timesteps)
         return trial._replace(training=trial.training._replace(counters=counters))
 
-    def to_measure(self) -> Trial:
+    def trial_to_measure(self) -> Trial:
         """The trial of a new race whose candidates play first: one whose episodes no adaptive cap cuts, if there is one."""
         return next((trial for trial in self.trials if trial.training.cap is None), self.trials[0])
 
@@ -362,8 +364,8 @@ class Selection:
         """The selection of a new race after the first candidates of one trial, from which nothing is learned.
 
         All trainings start with the statistics of these observations. The last recipes are left out if the budget is too small
-        for them, if all episodes are as long as these. Some of the others have other settings if the whole budget has few of
-        their generations.
+        for them, assuming that all episodes are as long as these. Of the others, those for which the budget is only a few
+        generations get their settings for that, as `for_few_generations` returns them.
         """
         length = float(batch.lengths.mean()) / batch.per_candidate
         count, rungs = len(self.trials), len(self.sizes)
@@ -371,22 +373,22 @@ class Selection:
             count -= 1
         racing = [trial.training.settings for trial in self.trials]
 
-        def measured(trial: Trial) -> Trial:
+        def after_measuring(trial: Trial) -> Trial:
             training = trial.training.with_observations(batch, of.training)
             generations = self.budget / (length * training.settings.first_episodes())
             changes = for_few_generations(trial.recipe, generations, racing)
             return trial._replace(training=training.with_settings(**changes) if changes else training)
 
-        first, *others = map(measured, self.trials[:count])
+        first, *others = map(after_measuring, self.trials[:count])
         first = first._replace(training=first.training._replace(counters=first.training.counters.with_warm_up(batch)))
         new = self._replace(trials=(first, *others), sizes=rung_sizes(count, rungs), focus=0, turn=0)
         return new._with_own_budgets(self.budget - new.num_timesteps)
 
     def _debt(self, trial: Trial) -> int:
-        """Steps that a trial has made beyond its part of the rung. In a race they count in the next one: it keeps its share."""
-        return max(0, trial.rung_timesteps - math.floor(self.part(self.rung))) if self.is_race else 0
+        """Steps that a trial has made beyond the rung's budget. In a race they count in the next one: it keeps its share."""
+        return max(0, trial.rung_timesteps - math.floor(self.rung_budget(self.rung))) if self.is_race else 0
 
-    def decided(self, number: int | None = None) -> Selection:
+    def with_winner(self, number: int | None = None) -> Selection:
         """The selection that one trial has won without a rung: it is solved, or was given parameters.
 
         The winner has the rest of the budget, with the steps that the others do not need.
@@ -507,11 +509,11 @@ def trial_seed(seed: int, number: int) -> int:
 def eval_return_after(before: float, means: Iterable[float]) -> float:
     """Return `Trial.eval_return` after further evaluations. before: -inf if there was none."""
     for mean in means:
-        before = _moved(before, mean, _EVALUATIONS)
+        before = _running_mean(before, mean, _EVALUATION_WINDOW)
     return before
 
 
-def _moved(mean: float, value: float, remembered: int) -> float:
+def _running_mean(mean: float, value: float, remembered: int) -> float:
     """Return a running mean with one more value, which counts 1 / remembered; one that is not finite changes nothing."""
     if not math.isfinite(value):
         return mean

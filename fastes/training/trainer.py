@@ -11,14 +11,14 @@ from typing import NamedTuple, Protocol
 
 from fastes.pools.pool import Condition, side_by_side
 from fastes.rollout.batch import Batch, StepsPlayed
-from fastes.system.interrupts import interrupts_wait
+from fastes.system.interrupts import interrupts_deferred
 from fastes.training.archive import Snapshot
 from fastes.training.evaluation import Evaluation, FinishedEvaluation
 from fastes.training.evaluator import Evaluator
 from fastes.training.final_selection import FinalSelection, episodes_of_selection, select
 from fastes.training.player import Player
 from fastes.training.record import Generation, Pace, Record, make_record
-from fastes.training.selection import MEASURED, TRIAL_EPISODES, Rung, Selection
+from fastes.training.selection import MEASURING_FRACTION, TRIAL_EPISODES, Rung, Selection
 from fastes.training.training import Training
 
 
@@ -168,7 +168,7 @@ class Trainer:
     async def _warm_up(self, number: int) -> None:
         training = self._training(number)
         batch = await self._played_alike(lambda: self._player(number).warm_up(training))
-        self._become(self.selection.with_training(training.warmed_up(batch), number))
+        self._commit_selection(self.selection.with_training(training.warmed_up(batch), number))
 
     async def _played_alike(self, play: Callable[[], Awaitable[Batch]]) -> Batch:
         """Play first candidates, and again in Python if they have other numbers in C."""
@@ -187,7 +187,7 @@ class Trainer:
             solved, training = await self._process_evaluation(number, training, finished[-1])
             if solved:
                 break
-        with interrupts_wait():
+        with interrupts_deferred():
             training, update = training.solved_by(finished[-1]) if solved else training.tell(batch, waiting)
             before = self.selection.in_turn(number)
             counters = before.counters_with(training)
@@ -207,7 +207,7 @@ class Trainer:
             )
             after = before.with_training(training.reporting(record, batch, finished))
             self._drop(StepsPlayed(evaluations=_repeated_steps(finished)))
-            self._become(after.decided(number) if solved else after, record)
+            self._commit_selection(after.with_winner(number) if solved else after, record)
             if has_differed:
                 self.evaluator.env_calls.leave_c()
             if solved:
@@ -265,9 +265,9 @@ class Trainer:
             self.selection = before
 
     async def drain_evaluations(self) -> None:
-        """Wait for the evaluations of the last training that still play, and process them: it ends.
+        """Wait for the pending evaluations of the trial that committed last, and process them.
 
-        A stop solves none of several trials: the others' evaluations may come first.
+        While several trials are left, none counts as solved here: another trial's evaluation may be due first.
         """
         await self._drain(self.selection.last.number, may_solve=not self.selection.is_open)
 
@@ -284,18 +284,18 @@ class Trainer:
                 training = training.after_last_evaluation(finished)
             if solved:
                 solution = training.solved_by(finished)[0]
-                self._become(self.selection.with_training(solution, number).decided(number), self.unreported)
+                self._commit_selection(self.selection.with_training(solution, number).with_winner(number), self.unreported)
                 return
-            self._become(self.selection.with_training(training, number), self.unreported)
+            self._commit_selection(self.selection.with_training(training, number), self.unreported)
 
     # --- several trials ---------------------------------------------------------------------------------------------
 
     async def _measure(self) -> None:
         """Play a few candidates before a race: their lengths decide how many recipes the budget allows."""
-        trial = self.selection.to_measure()
-        most = MEASURED * self.selection.budget
+        trial = self.selection.trial_to_measure()
+        most = MEASURING_FRACTION * self.selection.budget
         batch = await self._played_alike(lambda: self._player(trial.number).measure(trial.training, most))
-        self._become(self.selection.measured(batch, trial))
+        self._commit_selection(self.selection.measured(batch, trial))
 
     async def _play_rung(self) -> bool:
         """Play all trials that have steps left in the rung, side by side. They commit in turn, always in the same order.
@@ -307,7 +307,7 @@ class Trainer:
         if selection.last.rung_timesteps:  # before a stop
             first = selection.turn + 1
         trials = (*selection.trials[first:], *selection.trials[:first])
-        numbers = [trial.number for trial in trials if selection.plays_on(trial.number)]
+        numbers = [trial.number for trial in trials if selection.has_rung_budget(trial.number)]
         turns = deque(numbers)
         self._pool_at_start = self._pool_now
         try:
@@ -330,9 +330,9 @@ class Trainer:
             await _turn_of(number, turns)
             if self._leaves_c(batch):
                 raise _Stopped
-            self._become(self.selection.with_training(training.warmed_up(batch), number).in_turn(number))
+            self._commit_selection(self.selection.with_training(training.warmed_up(batch), number).in_turn(number))
             turns.rotate(-1)
-        while self.selection.plays_on(number) and not self._is_over:
+        while self.selection.has_rung_budget(number) and not self._is_over:
             generation = await self._player(number).generation(self._training(number))
             await _turn_of(number, turns)
             if self._is_spent:
@@ -370,7 +370,7 @@ class Trainer:
         seeds = selection.seeds()
         scored = await side_by_side(*[self._player(trial.number).evaluate(trial.training, seeds) for trial in trials])
         selection = selection.after_rung({trial.number: each for trial, each in zip(trials, scored, strict=True)}, is_last)
-        self._become(selection)
+        self._commit_selection(selection)
         if selection.last_rung is not None:
             self._listener.on_rung(selection.last_rung)
         self._is_late = self._is_late or time.monotonic() >= self.ends_at
@@ -402,20 +402,20 @@ class Trainer:
             self._listener.on_phase(f"final selection of {finalists}", episodes_of_selection(finalists))
             result = await select(training, self._player(self.selection.present.number))
             winner: Snapshot = result.winner.snapshot
-            self._become(self.selection.with_training(training.after_selection(winner, result.timesteps)))
+            self._commit_selection(self.selection.with_training(training.after_selection(winner, result.timesteps)))
             self._listener.on_final_selection(result)
 
     async def _judge_aside(self) -> None:
         """Choose as at the end of the budget, and keep the result apart: the training may go on as if nothing was chosen."""
         self.selection = self.selection.showing_best()
         before, listener = self.selection, self._listener
-        self._listener = _Telling(listener)
+        self._listener = _PhasesOnly(listener)
         try:
             await self._choose()
             self._aside = _Aside(before, self.selection)
         finally:
             self._listener = listener
-            self.take(before)
+            self.replace_selection(before)
 
     @contextlib.contextmanager
     def as_judged(self) -> Iterator[None]:
@@ -436,8 +436,10 @@ class Trainer:
     def _player(self, number: int) -> Player:
         return Player(self.evaluator, number)
 
-    def _become(self, selection: Selection, record: Record | None = None) -> None:
-        """Take a selection that counts all steps so far. In this order, a thread that asks meanwhile counts nothing twice.
+    def _commit_selection(self, selection: Selection, record: Record | None = None) -> None:
+        """Replace the selection, and count its steps as committed.
+
+        They are counted first, so that `steps_played` in another thread never counts a step twice.
 
         record: That of the generation that led to it.
         """
@@ -451,7 +453,7 @@ class Trainer:
         self.selection, self.unreported = selection, record  # at once, whatever interrupts
         self.evaluator.trainings = trainings_of(selection)
 
-    def take(self, selection: Selection) -> None:
+    def replace_selection(self, selection: Selection) -> None:
         """Replace the selection by one whose trainings may need something else of a pool."""
         self.selection = selection
         self.evaluator.trainings = trainings_of(selection)
@@ -464,7 +466,7 @@ class Trainer:
         """Continue in another environment, also in the middle of `run`: see Agent.use_env."""
         self._cpu_began += evaluator.cpu_seconds() - self.evaluator.cpu_seconds()
         self.evaluator, self._pool_steps = evaluator, evaluator.steps_played()
-        self.take(selection)
+        self.replace_selection(selection)
 
     def _count_cpu(self) -> None:
         self.cpu_seconds = self.evaluator.cpu_seconds() - self._cpu_began
@@ -480,7 +482,7 @@ class Trainer:
 
         If several models share a pool, only committed steps: evaluator.steps_played() has those of all models.
         """
-        counters, committed = self.selection.counters, self._pool_steps  # in the opposite order of `_become`
+        counters, committed = self.selection.counters, self._pool_steps  # in the opposite order of `_commit_selection`
         played = committed if self.evaluator.is_shared else self.evaluator.steps_played()
         return StepsPlayed(
             counters.num_timesteps + max(0, played.candidates - committed.candidates),
@@ -488,8 +490,8 @@ class Trainer:
         )
 
 
-class _Telling(Silent):
-    """Hears of phases and final selections alone."""
+class _PhasesOnly(Silent):
+    """Passes on phases and final selections only."""
 
     def __init__(self, listener: Listener) -> None:
         self.on_phase = listener.on_phase  # type: ignore[method-assign]

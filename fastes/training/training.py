@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fastes.checkpoints.field_checks import Kinds, check_arrays, check_record, is_count, is_generation
 from fastes.checkpoints.file_format import Arrays
 from fastes.es.optimizers import MissingOptimizer
-from fastes.es.perturbations import FINAL_SELECTIONS, FRESH, Perturbations, draw_eval_seeds
+from fastes.es.perturbations import CONFIRMATION_DRAWS, FINAL_SELECTION_DRAWS, Perturbations, draw_eval_seeds
 from fastes.es.strategy import EvolutionStrategy, Update
 from fastes.policies.custom_policy import AnySpec
 from fastes.rollout.batch import Batch
@@ -184,11 +184,11 @@ class Training:
 
     def fresh_seeds(self, episodes: int) -> npt.NDArray[np.int64]:
         """Environment seeds that no training episode of this run has."""
-        return draw_eval_seeds(self.seed, FRESH - self.generation, episodes)
+        return draw_eval_seeds(self.seed, CONFIRMATION_DRAWS - self.generation, episodes)
 
     def final_seeds(self, episodes: int) -> npt.NDArray[np.int64]:
         """Environment seeds of a final selection that runs now."""
-        return draw_eval_seeds(self.seed, (FINAL_SELECTIONS + self.generation) % 2**32, episodes)
+        return draw_eval_seeds(self.seed, (FINAL_SELECTION_DRAWS + self.generation) % 2**32, episodes)
 
     def to_evaluate(self) -> tuple[PendingEvaluation, ...]:
         """The thetas whose noise-free episodes play beside the running generation, its own among them."""
@@ -292,7 +292,7 @@ class Training:
         return self._replace(counters=counters, archive=archive)
 
     def after_last_evaluation(self, finished: FinishedEvaluation) -> Training:
-        """The training that ends before an evaluation's turn: it is reported now, and waits to be part of statistics."""
+        """The training that ends before an evaluation is due: callbacks get it now, and statistics include it later."""
         waiting = (each._replace(already_reported=True) if each is finished.pending else each for each in self.pending)
         return self._replace(pending=tuple(waiting), latest_evaluations=(*self.latest_evaluations, finished))
 
@@ -314,9 +314,9 @@ class Training:
         return self._restarted_at(self.spec.initial_theta(self.seed), normalizer)
 
     def solved_by(self, finished: FinishedEvaluation) -> tuple[Training, Update]:
-        """The training after theta was proved solved: it goes back to it, and learns no further.
+        """The training after fresh episodes have confirmed an evaluation: it returns to the theta that was evaluated.
 
-        If it is resumed one day, that evaluation comes first, and the proof is the same, as long as the target is.
+        A resumed training processes that evaluation first, so the same target is confirmed again.
         """
         new, generation = self.as_evaluated(finished.pending), self.generation - self.settings.eval_lag
         if finished.pending.theta is not self.strategy.theta:

@@ -19,7 +19,7 @@ from fastes.pools.pool import Condition, run_to_end, side_by_side
 from fastes.rollout.episode import usual_limit
 from fastes.training.evaluation import Evaluation
 
-_POPULATION = 32  # whatever a candidate's own is: noise-free episodes without a limit are as long for all
+_POPULATION = 32  # used for every candidate, so that endless noise-free episodes are cut at the same step
 FIRST_EPISODE = 2**30  # environment seed of the first noise-free episode: all candidates play the same ones
 
 

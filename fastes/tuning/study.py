@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SAMPLERS = ("tpe", "random")
 PRUNERS = ("median", "halving", "hyperband", "none")
-RUNGS = (1, 2, 4, 8)  # eighths of a training after which it is evaluated, as the pruners' resource
+EIGHTHS = (1, 2, 4, 8)  # eighths of a training after which it is evaluated, as the pruners' resource
 TRIALS = 40  # if neither a number nor a time was given
 TIMESTEPS = 200_000  # of each training in an environment without a preset
 _EXAMPLES = {"sampler": "TPESampler", "pruner": "HyperbandPruner"}  # of Optuna's objects
@@ -192,9 +192,9 @@ def _pruner(pruner: Any) -> Any:
     if pruner == "median":
         return pruners.MedianPruner(n_startup_trials=5)
     if pruner == "halving":
-        return _Halving(pruners.SuccessiveHalvingPruner(min_resource=RUNGS[0], reduction_factor=2))
+        return _Halving(pruners.SuccessiveHalvingPruner(min_resource=EIGHTHS[0], reduction_factor=2))
     if pruner == "hyperband":
-        return pruners.HyperbandPruner(min_resource=RUNGS[0], max_resource=RUNGS[-1], reduction_factor=2)
+        return pruners.HyperbandPruner(min_resource=EIGHTHS[0], max_resource=EIGHTHS[-1], reduction_factor=2)
     return pruners.NopPruner() if pruner == "none" else pruner
 
 

@@ -1,6 +1,6 @@
 """A search for settings: candidates in batches, a play-off of the best, and the winner's score on fresh seeds.
 
-Three stages, with seeds of their own, which follow each other from the search's seed:
+Three stages. Their seeds are disjoint ranges that begin at the search's seed:
 
 1. Candidates are drawn by Optuna, the first ones are known good settings. Each is trained with `n_seeds` seeds, and pruned at
    rungs by its mean return. `parallel` of them train side by side.
@@ -38,12 +38,12 @@ from fastes.settings.preset_loader import DEFAULT, FILE, choose_settings, preset
 from fastes.settings.recipes import AUTO, alive_bonus_of, are_choices, kind_of, recipes_for
 from fastes.settings.search_space import SearchSpace
 from fastes.settings.settings import Settings
-from fastes.system.console import output_lasts, say
+from fastes.system.console import output_errors_tolerated, say
 from fastes.system.digits import counted, digits_of, duration_in_words, in_digits
 from fastes.system.html_tables import html_table
 from fastes.tuning.candidates import FIRST_EPISODE, Candidate, Learner, train_candidates
 from fastes.tuning.results import preset_values, write_plots, write_preset, write_table
-from fastes.tuning.study import PRUNERS, RUNGS, SAMPLERS, TIMESTEPS, TRIALS, Study, check_choice, import_optuna, opened_study
+from fastes.tuning.study import EIGHTHS, PRUNERS, SAMPLERS, TIMESTEPS, TRIALS, Study, check_choice, import_optuna, opened_study
 
 FINALISTS, REPORT_SEEDS, REPORT_EPISODES = 5, 5, 20
 PLAY_OFF = 2  # times n_seeds: the seeds of each finalist
@@ -215,7 +215,7 @@ def tune(
             name: value if isinstance(value, (str, int, float, bool)) else shown(value, _WHOLE) for name, value in fixed.items()
         },
     }
-    with output_lasts(), opened_study(path, about, sampler, pruner, seed) as opened:
+    with output_errors_tolerated(), opened_study(path, about, sampler, pruner, seed) as opened:
         try:
             _tell_of_start(search, opened, path, most, max_minutes)
             per_training = _search_candidates(search, opened, most, ends_at)
@@ -336,7 +336,7 @@ def _search_candidates(search: _Search, study: Study, most: int, ends_at: float)
         search.tell(_batch_in_words([trial for _, trial in batch]))
         _train_batch(search, study, [candidate for candidate, _ in batch], {c.number: trial for c, trial in batch}, most)
         longest = max(longest, time.monotonic() - started)
-        whole_trainings = sum(len(c.models) * (len(c.returns) and RUNGS[len(c.returns) - 1] / RUNGS[-1]) for c, _ in batch)
+        whole_trainings = sum(len(c.models) * (len(c.returns) and EIGHTHS[len(c.returns) - 1] / EIGHTHS[-1]) for c, _ in batch)
         per_training = max(per_training, (time.monotonic() - started) / max(1.0, whole_trainings))
         study.study.set_user_attr(_SECONDS, (longest, per_training))
     return float(per_training)
@@ -371,9 +371,9 @@ def _train_batch(search: _Search, study: Study, batch: Sequence[Candidate], tria
         if not math.isfinite(candidate.score):
             return True
         trial.report(candidate.score, eighths)
-        return eighths < RUNGS[-1] and bool(trial.should_prune())
+        return eighths < EIGHTHS[-1] and bool(trial.should_prune())
 
-    train_candidates(batch, search.timesteps, search.episodes, FIRST_EPISODE, RUNGS, judge)
+    train_candidates(batch, search.timesteps, search.episodes, FIRST_EPISODE, EIGHTHS, judge)
     for candidate in batch:
         trial = trials[candidate.number]
         trial.set_user_attr("seconds", round(candidate.seconds, 1))
@@ -419,7 +419,7 @@ def _batch_in_words(trials: Sequence[Any]) -> str:
 
 def _tell_of(search: _Search, study: Study, candidate: Candidate, trial: Any, most: int) -> None:
     count = len(study.finished)
-    eighths = RUNGS[len(candidate.returns) - 1]
+    eighths = EIGHTHS[len(candidate.returns) - 1]
     ended = f"pruned after {eighths}/8" if candidate.is_pruned else ""
     best = study.complete[:1]
     lead = f"best {digits_of(best[0].value)} (trial {best[0].number})" if best else ""
@@ -455,7 +455,7 @@ def _result(search: _Search, study: Study, path: Path | None, per_training: floa
         if (needed := len(both) * REPORT_SEEDS * per_training) > (left := ends_at - time.monotonic()):
             said, there = map(duration_in_words, (needed, max(0.0, left)))
             search.tell(f"this goes beyond the budget: it takes about {said}, and {there} are left")
-        train_candidates(both, search.timesteps, REPORT_EPISODES, FIRST_EPISODE + 2 * _ROUND, RUNGS[-1:])
+        train_candidates(both, search.timesteps, REPORT_EPISODES, FIRST_EPISODE + 2 * _ROUND, EIGHTHS[-1:])
         scores = [both[0].returns[-1], both[-1].returns[-1]]
         study.study.set_user_attr(key, scores)
     fresh = Scored("tuned", seeds, tuple(scores[0]))
@@ -496,7 +496,7 @@ def _play_off(search: _Search, study: Study, finalists: Sequence[Any]) -> Any:
         search.tell(f"play-off of trials {', '.join(str(trial.number) for trial in finalists)} with new seeds")
         seeds = search.seeds(1, PLAY_OFF * search.n_seeds)
         again = [search.candidate(trial.number, search.settings_of(trial), seeds) for trial in finalists]
-        train_candidates(again, search.timesteps, search.episodes, FIRST_EPISODE + _ROUND, RUNGS[-1:])
+        train_candidates(again, search.timesteps, search.episodes, FIRST_EPISODE + _ROUND, EIGHTHS[-1:])
         means = [each.score for each in again]
         study.study.set_user_attr(key, means)
     return finalists[means.index(max(means))]

@@ -21,7 +21,7 @@ from training import Result, assert_same_records, learn, train
 from fastes import FastES, WorkerError
 from fastes.envs.closing import close_env
 from fastes.pools.processes import process_pool
-from fastes.pools.processes.worker_process import see_off
+from fastes.pools.processes.worker_process import end_gracefully
 from fastes.training.record import Record
 
 
@@ -165,7 +165,9 @@ def test_a_close_that_raises_or_prints_does_no_harm(
 def test_a_close_that_hangs_is_ended_with_one_warning(log: Path, undisturbed: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastes.pools.processes.worker_process.CLOSE_SECONDS", 1.0)
     together: list[int] = []
-    monkeypatch.setattr(process_pool, "see_off", lambda workers, show: together.append(len(workers)) or see_off(workers, show))
+    monkeypatch.setattr(
+        process_pool, "end_gracefully", lambda workers, show: together.append(len(workers)) or end_gracefully(workers, show)
+    )
     env = partial(Simulated, str(log), closing="hang", worker_only=os.getpid())
     with caught_warnings() as messages, FastES(env, preset="default", n_workers=3, **SETTINGS) as model:
         records = learn_with_all(model, 4)
@@ -311,9 +313,9 @@ def test_the_warning_of_a_close_that_hangs_comes_before_an_interrupt(log: Path, 
 
     def interrupted(*arguments: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
-        return see_off(*arguments)
+        return end_gracefully(*arguments)
 
-    monkeypatch.setattr(process_pool, "see_off", interrupted)
+    monkeypatch.setattr(process_pool, "end_gracefully", interrupted)
     with caught_warnings() as messages, pytest.raises(KeyboardInterrupt):
         model.close()
     assert any("env.close" in message for message in messages)

@@ -17,7 +17,7 @@ from terminals import BAR, Terminal, shown
 
 from fastes import FastES
 from fastes.reports.console_log import ConsoleLog, console_header, console_line
-from fastes.system.console import BottomLine, Lasting, fitted
+from fastes.system.console import BottomLine, TolerantStream, fitted
 from fastes.training.record import Record
 from fastes.training.selection import Rung
 
@@ -262,9 +262,9 @@ def test_what_the_terminal_itself_echoes_leaves_no_stale_bar() -> None:
     bar = BottomLine(stream)
     bar.show("50% " + "x" * 200)
     terminal.feed(b"^C")
-    Lasting(stream).write("a row\n")
+    TolerantStream(stream).write("a row\n")
     bar.show("51%")
     assert terminal.lines() == ["a row", "51%"]
     bar.end(stays=True)
-    Lasting(stream).write("after\n")
+    TolerantStream(stream).write("after\n")
     assert terminal.lines() == ["a row", "51%", "after"]

@@ -10,7 +10,7 @@ import pytest
 from faults import caught_warnings
 
 from fastes import FastES
-from fastes.settings.preset_fit import LEAST, step_length, warn_of_step_length
+from fastes.settings.preset_fit import LEAST, relative_step_length, warn_of_step_length
 from fastes.settings.preset_loader import DEFAULT, all_presets, load_preset
 from fastes.settings.settings import Settings
 
@@ -28,7 +28,7 @@ def said_of(preset: str, num_params: int = 100, **changes: Any) -> str:
 @pytest.mark.parametrize("name", sorted(all_presets()))
 def test_no_preset_is_warned_of(name: str) -> None:
     own, size = load_preset(name), SIZES.get(name, 100)
-    length = step_length(Settings().changed(**own), size)
+    length = relative_step_length(Settings().changed(**own), size)
     assert length is not None
     assert 3 * LEAST < length < 0.6
     for under in (name, DEFAULT, "unbiased"):  # as a run's configuration or the Zoo's entry has it

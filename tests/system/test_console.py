@@ -22,7 +22,7 @@ from fastes.reports.console_log import ConsoleLog
 from fastes.runs.run_folder import RunFolder
 from fastes.sb3.logger import configure
 from fastes.system import console
-from fastes.system.console import Lasting, output_lasts
+from fastes.system.console import TolerantStream, output_errors_tolerated
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="a disk that is always full")
@@ -259,7 +259,7 @@ def test_a_stream_that_works_again_is_written_to() -> None:
             return super().write(text)
 
     stream = Sometimes()
-    lasts = Lasting(stream)
+    lasts = TolerantStream(stream)
     print("first", file=lasts)  # type: ignore[call-overload]
     stream.fails = False
     print("second", file=lasts)  # type: ignore[call-overload]
@@ -270,7 +270,7 @@ def test_a_stream_that_works_again_is_written_to() -> None:
 def test_another_stream_that_is_put_in_its_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", sys.stdout)
     other = io.StringIO()
-    with output_lasts():
+    with output_errors_tolerated():
         sys.stdout = other
     assert sys.stdout is other
 

@@ -29,7 +29,7 @@ from fastes.checkpoints.reader import read_checkpoint
 from fastes.envs.worker_number import WORKER_INDEX, numbered
 from fastes.models.checkpointing import checkpoint_of
 from fastes.runs.run_folder import RunFolder
-from fastes.system.interrupts import Terminated, interrupts_wait
+from fastes.system.interrupts import Terminated, interrupts_deferred
 from fastes.training.player import Player
 from fastes.training.record import Generation
 from fastes.training.selection import Selection
@@ -131,7 +131,7 @@ def _begun(model: FastES, done: int) -> Selection:
 
 
 def _go_back(model: FastES, start: Selection) -> None:
-    model.trainer.take(start)
+    model.trainer.replace_selection(start)
 
 
 class Ending(Callback):
@@ -375,7 +375,7 @@ def test_a_handler_that_waited_sees_where_it_came() -> None:
     seen: list[Any] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append((number, frame.f_code.co_name)))
     try:
-        with interrupts_wait():
+        with interrupts_deferred():
             signal.raise_signal(signal.SIGUSR1)
             assert seen == []
     finally:
@@ -392,7 +392,7 @@ def test_a_request_to_end_is_not_lost_behind_an_alarm() -> None:
 
     before = [(number, signal.signal(number, handler)) for number, handler in ((signal.SIGUSR1, late), (signal.SIGTERM, end))]
     try:
-        with pytest.raises(Terminated), interrupts_wait():  # noqa: PT012
+        with pytest.raises(Terminated), interrupts_deferred():  # noqa: PT012
             for number, _ in before:
                 signal.raise_signal(number)
     finally:

@@ -149,7 +149,7 @@ def test_each_rung_has_an_equal_part_of_the_budget() -> None:
     settings = {**TRIALS, "population_size": 2, "episode_cap": "none"}
     with FastES(TOY, preset="default", n_workers=0, **settings) as model:
         model.learn(BUDGET, watch)
-        parts = [model.selection.part(rung) for rung in (0, 1)]
+        parts = [model.selection.rung_budget(rung) for rung in (0, 1)]
     assert parts == pytest.approx([BUDGET * 0.6 / 2 / 4, BUDGET * 0.6 / 2 / 2])
     taken = [at - before for before, at in itertools.pairwise([0, *watch.at])]
     longest = 2 * 20  # of a generation, in steps
@@ -357,10 +357,10 @@ def test_a_schedule_ends_with_the_budget_that_is_left() -> None:
         assert model.selection.rung == 1
         model.learn(10 * BUDGET, lambda *_: False)
         own = [trial.training.counters for trial in model.selection.trials]
-        parts = sum(model.selection.part(1) - trial.rung_timesteps for trial in model.selection.trials)
+        parts = sum(model.selection.rung_budget(1) - trial.rung_timesteps for trial in model.selection.trials)
     for counters, trial in zip(own, model.selection.trials, strict=True):
         first = counters.num_timesteps  # of the generation that was played before the stop
-        left = model.selection.part(1) - trial.rung_timesteps + first
+        left = model.selection.rung_budget(1) - trial.rung_timesteps + first
         assert counters.budget == pytest.approx(left + 10 * BUDGET - parts - first, rel=0.05)
 
 

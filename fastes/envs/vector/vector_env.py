@@ -18,7 +18,7 @@ from gymnasium.envs.registration import EnvSpec
 from fastes.envs.layers import CHANGE_REWARDS, layers, limit_of_vector_env
 from fastes.envs.likeness import same
 from fastes.errors import EnvironmentUnavailable, shown, warn_user
-from fastes.system.interrupts import interrupts_wait
+from fastes.system.interrupts import interrupts_deferred
 
 Rows = npt.NDArray[Any]
 
@@ -78,7 +78,7 @@ class VectorEnv(ABC):
 
     def whole_call(self) -> contextlib.AbstractContextManager[None]:
         """Hold Ctrl-C back while other processes answer: the next call would read their answer to this one."""
-        return interrupts_wait() if self.in_processes else contextlib.nullcontext()
+        return interrupts_deferred() if self.in_processes else contextlib.nullcontext()
 
     @abstractmethod
     def reset(self, seeds: list[int]) -> None:

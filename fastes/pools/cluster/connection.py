@@ -12,7 +12,7 @@ from typing import Any
 from fastes.envs.source import EnvSource
 from fastes.errors import ClusterError, warn_user
 from fastes.system.installation import install_command
-from fastes.system.interrupts import handlers_kept
+from fastes.system.interrupts import signal_handlers_kept
 
 AUTO = "auto"
 _ADDRESS = re.compile(r"(?:ray://)?(?P<host>\[[0-9a-fA-F:.]+\]|[\w.-]+):(?P<port>\d{1,5})")
@@ -90,7 +90,7 @@ class Connection:
         missing = {name: value for name, value in quiet.items() if name not in os.environ}
         os.environ.update(missing)
         try:
-            with handlers_kept():
+            with signal_handlers_kept():
                 self.ray.init(address=cluster, logging_level=logging.WARNING, log_to_driver=True)
         except Exception as error:
             with contextlib.suppress(Exception):
@@ -127,7 +127,7 @@ class Connection:
     def close(self) -> None:
         """Disconnect, unless other code of this process has connected."""
         if self._own and self.ray.is_initialized():
-            with handlers_kept():
+            with signal_handlers_kept():
                 self.ray.shutdown()
 
 

@@ -22,8 +22,8 @@ from fastes.pools.cluster.schedule import Load, OpenTicket, sizes
 from fastes.pools.pool import NoiseTables, Pool, close_at_exit
 from fastes.rollout.batch import Batch, StepsPlayed
 from fastes.rollout.job import PoolSpec, Request
-from fastes.system.forks import keep_unused, register_for_forks
-from fastes.system.interrupts import interrupts_wait
+from fastes.system.forks import never_finalise, register_for_forks
+from fastes.system.interrupts import interrupts_deferred
 from fastes.system.limits import check_memory, in_bytes
 
 _TICK = 0.25  # seconds between looks for jobs that are late
@@ -207,7 +207,7 @@ class RayPool(Pool):
         refs = {**nodes.awaited(), **{ref: asked.member for ref, asked in self._sums.items()}}
         for ref in nodes.wait(list(refs), _TICK):
             if nodes.find(refs[ref].node_id) is refs[ref]:  # it was not lost by what came before
-                with interrupts_wait():  # an answer that is lost would be waited for in vain
+                with interrupts_deferred():  # an answer that is lost would be waited for in vain
                     self.handle(nodes, ref, refs[ref])
 
     def handle(self, nodes: Membership, ref: Any, member: Member) -> None:
@@ -305,7 +305,7 @@ class RayPool(Pool):
         open_ones = [open_ for open_ in self.open_tickets.values() if not open_.is_finished]
         open_ones.sort(key=lambda open_: (open_.is_candidates == self.spec.evaluations_first, open_.number))
         given: dict[Member, list[_Order]] = {member: [] for member in ready}
-        with interrupts_wait():  # messages are numbered: none may be missing
+        with interrupts_deferred():  # messages are numbered: none may be missing
             was_given = True
             while was_given:
                 was_given = False
@@ -370,7 +370,7 @@ class RayPool(Pool):
 
     def reset_after_fork(self) -> None:
         """Release the connection in a forked copy: it is the parent's."""
-        keep_unused(self.nodes, self._sums, *self.open_tickets.values())  # finalisers would speak to the cluster
+        never_finalise(self.nodes, self._sums, *self.open_tickets.values())  # finalisers would speak to the cluster
         self._sums, self.open_tickets, self._parameters = {}, {}, {}
         self._is_copy, self.nodes = self._is_copy or self.nodes is not None, None
 

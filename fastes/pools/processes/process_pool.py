@@ -19,7 +19,7 @@ from fastes.pools.processes.nested_training import refuse_workers
 from fastes.pools.processes.offers import Offers
 from fastes.pools.processes.worker_failures import TICK, HangDetector, WorkerFailures
 from fastes.pools.processes.worker_messages import BUILDING, LOADING, LOOK, WORN, Failed, Notice
-from fastes.pools.processes.worker_process import END_SECONDS, Payload, Worker, see_off, warn_of_late
+from fastes.pools.processes.worker_process import END_SECONDS, Payload, Worker, end_gracefully, warn_of_killed
 from fastes.rollout.job import PENALISE, PoolSpec, Request, describe_episode, warn_of_penalty
 from fastes.rollout.shared_block import (
     CLAIMING,
@@ -31,8 +31,8 @@ from fastes.rollout.shared_block import (
     TICKET_SHIFT,
     UNCLAIMED,
 )
-from fastes.system.console import lasting
-from fastes.system.interrupts import interrupts_wait
+from fastes.system.console import tolerant
+from fastes.system.interrupts import interrupts_deferred
 from fastes.system.limits import explained
 
 _Made = TypeVar("_Made")
@@ -81,7 +81,7 @@ class ProcessPool(BlockPool):
         self.n_processes = n_workers + (spare or 0)
         self.workers: dict[int, Worker] = {}
         self._payload: Payload | None = None
-        self._offers: tuple[Offers, ...] = ()  # to all workers but spare ones, and to these
+        self._offers: tuple[Offers, ...] = ()  # two: to ordinary workers, to spare ones
 
     def open(self, spec: PoolSpec) -> None:
         """Allocate the memory and start the workers, which build their environments while the caller continues.
@@ -94,9 +94,9 @@ class ProcessPool(BlockPool):
         self.check_memory(spec, self.n_processes, actors=self.n_processes)
         refuse_workers()
         self._printed, self._warned = set[str](), set[str]()
-        self._interrupted = False  # by an exception, before workers and requests could be released
-        self._orphans = False  # whether a lost worker may have left a job that it had claimed, of any request
-        self._lost_at = 0  # whose ticket is not above this one
+        self._interrupted = False  # whether an exception came before workers and requests were released
+        self._orphans = False  # whether a lost worker may have left a claimed job in an open request
+        self._lost_at = 0  # only requests up to this ticket can have such a job
         self._hang_detector = HangDetector(spec.step_timeout)
         self._failures = WorkerFailures(self.n_processes, spec.source.name, spec.source.make_kwargs)
         self._selector = self._with_limits_named(selectors.DefaultSelector)
@@ -107,7 +107,7 @@ class ProcessPool(BlockPool):
             raise
         try:
             for _ in range(2):
-                with interrupts_wait():
+                with interrupts_deferred():
                     self._offers += (self._with_limits_named(Offers),)
             self.start()
         except BaseException:
@@ -118,15 +118,15 @@ class ProcessPool(BlockPool):
         """End the workers and release the memory."""
         if not self.is_open:
             return
-        with interrupts_wait():
+        with interrupts_deferred():
             for worker in self.workers.values():
                 self._show(worker)
-            late = self._see_off(list(self.workers.values()))
+            late = self._end_gracefully(list(self.workers.values()))
             self._selector.close()
             self._hang_detector.forget()
             super().close()
             self._close_files()
-            warn_of_late(self.spec.source.name, late)
+            warn_of_killed(self.spec.source.name, late)
 
     def reset_after_fork(self) -> None:
         """Release the workers in a forked copy.
@@ -233,7 +233,7 @@ class ProcessPool(BlockPool):
     def _is_any_finished(self, tickets: Collection[int]) -> bool:
         """Look at the open requests, and reopen jobs that lost workers have left."""
         for open_ in self._requests.unfinished():
-            if open_.is_counted and _core.committed(open_.slot.unfinished, 0) & UNCLAIMED:
+            if open_.count_is_reliable and _core.committed(open_.slot.unfinished, 0) & UNCLAIMED:
                 continue  # a count that comes later would count for the slot's next request
             if self._is_each_flag_set(open_):  # a count of the slot's last request may have come late
                 open_.finished = True
@@ -290,7 +290,7 @@ class ProcessPool(BlockPool):
 
     def _start_worker(self, index: int, payload: Payload) -> None:
         offers = self._offers[index >= self.n_workers]
-        with interrupts_wait():
+        with interrupts_deferred():
             worker = self._with_limits_named(lambda: Worker(index, self.spec, self.block, payload, offers.fd))
             self.workers[index] = worker
             self._selector.register(worker.connection, selectors.EVENT_READ, (worker, "message"))
@@ -316,7 +316,7 @@ class ProcessPool(BlockPool):
             if line and line not in self._printed:
                 if len(self._printed) < 1000:
                     self._printed.add(line)
-                print(line, file=lasting(sys.stderr))
+                print(line, file=tolerant(sys.stderr))
         if not open_:
             self._release(worker.stderr)
 
@@ -327,7 +327,7 @@ class ProcessPool(BlockPool):
     def _end(self, worker: Worker) -> None:
         """Reap a worker that has hung up, hangs or is stopped. If it ends by itself, its exit status tells the cause."""
         if worker.killed_for:
-            self._see_off([worker])
+            self._end_gracefully([worker])
             return
         worker.wait(END_SECONDS)
         if not worker.has_ended():
@@ -342,16 +342,16 @@ class ProcessPool(BlockPool):
                 self._release(channel)
         self.workers.pop(worker.index, None)
         worker.reap()
-        if not worker.is_worn:  # which has counted its last job
+        if not worker.is_worn:  # a worn one has counted its last job
             for open_ in self._requests.unfinished():
-                open_.is_counted = False
+                open_.count_is_reliable = False
 
-    def _see_off(self, workers: list[Worker]) -> list[Worker]:
+    def _end_gracefully(self, workers: list[Worker]) -> list[Worker]:
         """Ask workers to close their environments and to end, and reap them. Returns those that had to be killed."""
         for worker in workers:
             self._release(worker.connection)
             worker.ask_to_leave()
-        late = see_off(workers, self._show)
+        late = end_gracefully(workers, self._show)
         for worker in workers:
             self._show(worker)
             self._remove(worker)
@@ -359,9 +359,9 @@ class ProcessPool(BlockPool):
 
     def kill(self) -> None:
         """End all workers, even during an episode; the next request starts new ones."""
-        with interrupts_wait():
-            late = self._see_off(list(self.workers.values()))
-            warn_of_late(self.spec.source.name, late)  # before an interrupt that waits is raised
+        with interrupts_deferred():
+            late = self._end_gracefully(list(self.workers.values()))
+            warn_of_killed(self.spec.source.name, late)  # before an interrupt that waits is raised
 
     # --- what workers do --------------------------------------------------------------------------------------------
 
@@ -462,7 +462,7 @@ class ProcessPool(BlockPool):
     def _replace(self, worker: Worker) -> None:
         """Reap a worker that is dead or has to die, and start a new one."""
         self._show(worker)
-        with interrupts_wait():
+        with interrupts_deferred():
             self._end(worker)
         self._orphans, self._lost_at = True, self._requests.new_ticket()
         open_, job = self._unfinished_job(worker)
@@ -482,10 +482,10 @@ class ProcessPool(BlockPool):
 
     def _renew(self, worker: Worker) -> None:
         """Let a worker without a job close its environment and end, and start a new one."""
-        with interrupts_wait():
+        with interrupts_deferred():
             worker.is_worn = True
-            late = self._see_off([worker])
-        warn_of_late(self.spec.source.name, late)
+            late = self._end_gracefully([worker])
+        warn_of_killed(self.spec.source.name, late)
         self.start()
 
     def _unfinished_job(self, worker: Worker) -> tuple[OpenRequest | None, int]:

@@ -54,7 +54,7 @@ from fastes.rollout.shared_block import (
     UNCLAIMED,
     SharedBlock,
 )
-from fastes.system.console import output_lasts
+from fastes.system.console import output_errors_tolerated
 from fastes.system.forks import CopiesEndHere
 from fastes.system.interrupts import STOP_SIGNALS
 
@@ -81,7 +81,7 @@ def main(arguments: tuple[int, ...]) -> None:
         start: Start = cloudpickle.loads(os.pread(given.start_fd, given.start_size, 0))
     os.set_inheritable(given.start_fd, False)
     hung_up = contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError)
-    with output_lasts(), hung_up, CopiesEndHere(f"the environment {start.spec.source.name}"):
+    with output_errors_tolerated(), hung_up, CopiesEndHere(f"the environment {start.spec.source.name}"):
         serve(connection, start, given)
     signal.signal(LEAVE_SIGNAL, signal.SIG_IGN)  # it may still come while Python restores its handlers
 

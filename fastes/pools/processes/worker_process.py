@@ -41,8 +41,8 @@ from fastes.rollout.shared_block import (
 )
 from fastes.system.child_python import python_command
 from fastes.system.console import fill_standard_descriptors
-from fastes.system.forks import TOLD
-from fastes.system.interrupts import born_blocked
+from fastes.system.forks import END_OF_COPY
+from fastes.system.interrupts import signals_blocked_for_child
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -227,7 +227,7 @@ class Worker:
             return [line for line in lines if line != READY_MARK], open_
         self._show_lines = READY_MARK in lines
         shown_from = lines.index(READY_MARK) + 1 if self._show_lines else len(lines)
-        return [line for line in lines[:shown_from] if line.startswith(TOLD)] + lines[shown_from:], open_
+        return [line for line in lines[:shown_from] if line.startswith(END_OF_COPY)] + lines[shown_from:], open_
 
     def last_output(self) -> str:
         """Return the last lines that it wrote to stderr, with an unfinished one."""
@@ -272,7 +272,7 @@ class Worker:
             self.pidfd = -1
 
 
-def see_off(workers: Sequence[Worker], show: Callable[[Worker], None]) -> list[Worker]:
+def end_gracefully(workers: Sequence[Worker], show: Callable[[Worker], None]) -> list[Worker]:
     """Wait until workers that were asked to leave have ended, or kill them. `reap` has to follow.
 
     Args:
@@ -318,7 +318,7 @@ def _wait_for_any(workers: Iterable[Worker]) -> None:
         time.sleep(_TICK_WITHOUT_PIDFD)
 
 
-def warn_of_late(name: str, late: Sequence[Worker]) -> None:
+def warn_of_killed(name: str, late: Sequence[Worker]) -> None:
     """Warn once about all workers that had to be killed.
 
     Args:
@@ -344,7 +344,7 @@ def _popen(command: list[str], fds: tuple[int, ...], folder: str | None, index: 
     """Start a worker from a thread that lives as long as this process: Linux counts the end of its thread as its parent's."""
 
     def start() -> subprocess.Popen[bytes]:
-        with born_blocked():  # until it has installed its handlers
+        with signals_blocked_for_child():  # until it has installed its handlers
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

@@ -41,7 +41,7 @@ from fastes.pools.cluster.messages import Step, Work, pack, unpack
 from fastes.pools.cluster.ray_pool import RayPool
 from fastes.pools.pool import Pool, run_to_end, side_by_side
 from fastes.rollout.job import Request
-from fastes.system.interrupts import handlers_kept
+from fastes.system.interrupts import signal_handlers_kept
 
 os.environ.setdefault("RAY_gcs_rpc_server_connect_timeout_s", "60")  # on a busy machine
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))  # nobody else is to use these clusters
@@ -55,13 +55,13 @@ NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 100 << 20}
 
 def new_cluster(**head: Any) -> Cluster:
     """Its nodes find the modules of the tests, as those of a real one find what is installed there."""
-    with pytest.MonkeyPatch.context() as patch, handlers_kept():  # Ray's for SIGTERM would outlive the test
+    with pytest.MonkeyPatch.context() as patch, signal_handlers_kept():  # Ray's for SIGTERM would outlive the test
         patch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
         return Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, **head})
 
 
 def added(cluster: Cluster, **node: Any) -> Any:
-    with pytest.MonkeyPatch.context() as patch, handlers_kept():  # Ray's for SIGTERM would outlive the test
+    with pytest.MonkeyPatch.context() as patch, signal_handlers_kept():  # Ray's for SIGTERM would outlive the test
         patch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
         return cluster.add_node(**{**NODE, **node})
 
@@ -558,7 +558,7 @@ def test_what_a_nodes_pool_warns_of_is_told_here(cluster: Cluster, monkeypatch: 
 
 @pytest.mark.slow
 def test_a_connection_that_was_there_stays(cluster: Cluster) -> None:
-    with handlers_kept():
+    with signal_handlers_kept():
         ray.init(address=cluster.address, logging_level=logging.ERROR)
     try:
         with FastES(toy(), cluster="auto", preset="default", **SETTINGS) as model:

@@ -1,4 +1,4 @@
-"""The memory of an environment that was built and closed again."""
+"""The facts about an environment that remain known after it was closed: spaces, render modes, layers, limit."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fastes.envs.layers import episode_limit, layers
 from fastes.envs.native.twins import python_because, twin_of
 
 
-class Seen(NamedTuple):
-    """The memory of an environment that was built and closed again.
+class EnvFacts(NamedTuple):
+    """The facts about an environment that remain known after it was closed.
 
     Attributes:
         observation_space, action_space: Its spaces.
@@ -35,8 +35,8 @@ class Seen(NamedTuple):
     python_because: tuple[str, str]
 
 
-def look_at(env: gymnasium.Env[Any, Any], make_actor: Callable[[gymnasium.Env[Any, Any]], _core.Actor | None]) -> Seen:
-    """Return what is to be remembered of an environment. make_actor: returns what plays in it; None if that is in Python."""
+def env_facts(env: gymnasium.Env[Any, Any], make_actor: Callable[[gymnasium.Env[Any, Any]], _core.Actor | None]) -> EnvFacts:
+    """Return the facts about an environment. make_actor: returns what plays in it; None if that is in Python."""
     each = list(layers(env))
     names = frozenset(name for layer in each for name in dir(layer))
     modes = tuple((env.metadata or {}).get("render_modes") or ())
@@ -44,4 +44,4 @@ def look_at(env: gymnasium.Env[Any, Any], make_actor: Callable[[gymnasium.Env[An
     found = twin_of(env)
     actor = None if isinstance(found, str) else make_actor(env)
     why = python_because(found, actor, False), python_because(found, actor, True)
-    return Seen(env.observation_space, env.action_space, env.render_mode, modes, kinds, names, episode_limit(env), why)
+    return EnvFacts(env.observation_space, env.action_space, env.render_mode, modes, kinds, names, episode_limit(env), why)
