@@ -20,10 +20,9 @@ from fastes import _core
 from fastes.checkpoints.file_format import Checkpoint
 from fastes.checkpoints.writer import write_anywhere
 from fastes.envs.closing import close_env
-from fastes.envs.given.changes import shortened
 from fastes.envs.given.rebuild import check_for_workers
 from fastes.envs.source import Env, EnvArgument, EnvSource, make_env_source
-from fastes.errors import FastESError, check_flag, check_int, check_seed, warn_user
+from fastes.errors import FastESError, check_flag, check_int, check_seed, first_few, warn_user
 from fastes.es.perturbations import check_episodes
 from fastes.es.strategy import EvolutionStrategy
 from fastes.models.arguments import (
@@ -37,7 +36,7 @@ from fastes.models.arguments import (
 from fastes.models.checkpointing import (
     Parts,
     calls_to_keep,
-    check_memory_of,
+    check_memory_of_trainings,
     checkpoint_of,
     read_parts,
     selection_from,
@@ -579,7 +578,7 @@ class Agent:
         """
         if left_out := self.training.env_calls.left_out():
             warn_user(
-                f"the checkpoint does not hold {shortened(left_out, _NAMED)}, which environments were given: make that again "
+                f"the checkpoint does not hold {first_few(left_out, _NAMED)}, which environments were given: make that again "
                 "on model.get_env() before learn or evaluate",
                 UserWarning,
             )
@@ -1032,7 +1031,7 @@ def _new_selection(source: EnvSource, kinds: Sequence[Kind], seed: int, env: Env
         seed: The model's seed.
         env: An environment for drawing the reference batch, if a policy needs one.
     """
-    check_memory_of(kinds)
+    check_memory_of_trainings(kinds)
     settings, calls = kinds[0].settings, EnvCalls()
     needing = [kind.spec for kind in kinds if kind.spec.needs_reference]
     reference = draw_reference(needing[0], source, env, seed, settings.on_env_error) if needing else None

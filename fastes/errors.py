@@ -181,6 +181,11 @@ def listed(names: Sequence[str], word: str = "and") -> str:
     return f" {word} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
+def first_few(names: Sequence[str], most: int = 4) -> str:
+    """Return 'a, b and 3 more': at most that many names, and the number of further ones."""
+    return f"{', '.join(names[:most])}{f' and {len(names) - most:,} more' if len(names) > most else ''}"
+
+
 def shown(value: object, most: int = 200) -> str:
     """Return an argument for a message, without addresses of objects. most: the longest text, in characters."""
     text = _ADDRESS.sub("", repr(value))

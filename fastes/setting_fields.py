@@ -108,21 +108,21 @@ def checked_fields(settings: Any) -> None:
 
 def checked(item: Field[Any], value: Any) -> Any:
     """Return the value of a field as a plain one, or raise TypeError or ValueError that says what was expected."""
-    name, told = item.name, described(item)
+    name, description = item.name, described(item)
     if isinstance(value, np.bool_):  # as of a table or a search
         value = bool(value)
-    if told.check is not None:
-        return told.check(name, value)
+    if description.check is not None:
+        return description.check(name, value)
     if item.type == "int":
-        return check_int(name, value, _limit(told.low, 0), _limit(told.high, 2**62))
+        return check_int(name, value, _limit(description.low, 0), _limit(description.high, 2**62))
     if item.type == "float":
-        return _checked_float(name, value, told)
+        return _checked_float(name, value, description)
     if item.type == "bool" and not isinstance(value, bool):
         raise TypeError(f"{name} = {shown(value)} is a {type(value).__name__}: expected True or False")
-    if isinstance(value, bool) and "on" in told.choices:
+    if isinstance(value, bool) and "on" in description.choices:
         value = "on" if value else "off"
-    if told.choices and (not isinstance(value, str) or value not in told.choices):
-        raise ValueError(f"{name} = {shown(value)}: expected one of {told.choices}{suggest(value, told.choices)}")
+    if description.choices and (not isinstance(value, str) or value not in description.choices):
+        raise ValueError(f"{name} = {shown(value)}: expected one of {description.choices}{suggest(value, description.choices)}")
     return plain(value)
 
 
@@ -146,14 +146,14 @@ def checked_number(name: str, value: object, expected: str) -> float:
     return number
 
 
-def _checked_float(name: str, value: Any, told: SettingDescription) -> float:
+def _checked_float(name: str, value: Any, limits: SettingDescription) -> float:
     if isinstance(value, str):
         raise TypeError(f"{name} = {value!r} is a str: expected a number")
     value = checked_number(name, value, "a number")
-    within = (told.low is None or told.low <= value) and (told.high is None or value <= told.high)
-    between = (told.above is None or told.above < value) and (told.below is None or value < told.below)
+    within = (limits.low is None or limits.low <= value) and (limits.high is None or value <= limits.high)
+    between = (limits.above is None or limits.above < value) and (limits.below is None or value < limits.below)
     if not (math.isfinite(value) and within and between):
-        raise ValueError(f"{name} = {shown(value)} is out of range: {told.help}")
+        raise ValueError(f"{name} = {shown(value)} is out of range: {limits.help}")
     return float(value)
 
 

@@ -14,12 +14,11 @@ import gymnasium
 
 from fastes.envs.atari.options import ale_id, defaults_with
 from fastes.envs.factories import Copies
-from fastes.envs.given.changes import shortened
 from fastes.envs.import_hook import ATARI, is_atari, register_atari
 from fastes.envs.likeness import described, same
 from fastes.envs.native.native_env import in_library, is_native, native_id, native_spec
 from fastes.envs.source import EnvSource, make_env_source, source_of_registered
-from fastes.errors import EnvironmentUnavailable
+from fastes.errors import EnvironmentUnavailable, first_few
 
 
 class CannotRebuild(EnvironmentUnavailable):
@@ -78,7 +77,7 @@ def reason_for_none(source: EnvSource) -> str:
     if source.vector_env is not None and not source.rebuilds:
         return f"it was the vector environment {source.vector_env}"
     if source.changes is not None:
-        return f"{shortened(source.changes.names)} had been set in the object that was given, {source.name!r}"
+        return f"{first_few(source.changes.names)} had been set in the object that was given, {source.name!r}"
     if source.added_wrappers:
         return f"{WRAPPERS} {', '.join(wrapper.name for wrapper in source.added_wrappers)} were around {source.name!r}"
     if in_library(source.spec):

@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 
 from fastes import __version__
 from fastes.cli.extras import needed, optional_parts
+from fastes.errors import first_few
 from fastes.system.console import fill_standard_descriptors, say_beside
 from fastes.system.installation import CPU_TORCH, WAYS, has_libraries, install_command, package_root, packages_command
 from fastes.system.limits import affinity_cpus, available_cpus, available_memory, cpu_quota, in_bytes, memory_limit
 
 SECONDS = 150.0  # for all tries together, on a busy machine
 BOOT = "import sys; sys.path[:] = {path!r}; from fastes.cli.doctor_tries import answer; answer({name!r})"
-_NAMED = 4  # packages of an extra that are named
 
 
 class Row(NamedTuple):
@@ -186,13 +186,7 @@ def optional() -> Iterator[Row]:
     for part in parts:
         lacks = [f"{name}{wanted if there else ''}" for name, wanted, there in part.missing]
         has = [f"{name} {there}" for name, _, there in part.packages]
-        yield Row(part.extra, f"missing {_first(lacks)}: {install_command(part.extra)}" if lacks else _first(has))
-
-
-def _first(names: list[str]) -> str:
-    """Return the first names and the number of the others."""
-    more = len(names) - _NAMED
-    return f"{', '.join(names[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
+        yield Row(part.extra, f"missing {first_few(lacks)}: {install_command(part.extra)}" if lacks else first_few(has))
 
 
 class Tries:

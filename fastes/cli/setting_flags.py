@@ -63,16 +63,16 @@ def _add_setting(group: Any, item: Any, plain: Mapping[str, Any], instead: str) 
 def _add_policy_keys(group: Any) -> None:
     """Add a flag for each key of policy_kwargs, whose help shows the default of each policy that has it."""
     for key in KEYS.values():
-        told, kind = key.told, str(key.item.type)
-        text = f"{told.help}{_whose_and_defaults(key)}".replace("%", "%%")
+        description, kind = key.description, str(key.item.type)
+        text = f"{description.help}{_whose_and_defaults(key)}".replace("%", "%%")
         if kind == "bool":
             group.add_argument(key.flag, action=argparse.BooleanOptionalAction, help=text)
-        elif told.flag is not None:
-            group.add_argument(key.flag, type=_made_by(told.flag[1]), dest=key.name, metavar="N", help=text)
+        elif description.flag is not None:
+            group.add_argument(key.flag, type=_made_by(description.flag[1]), dest=key.name, metavar="N", help=text)
         elif kind.startswith("tuple[int"):
             group.add_argument(key.flag, type=int, nargs="*", metavar="N", help=text)
-        elif told.choices:
-            group.add_argument(key.flag, metavar=_one_of(told.choices), help=text)
+        elif description.choices:
+            group.add_argument(key.flag, metavar=_one_of(description.choices), help=text)
         else:
             group.add_argument(key.flag, type=int if kind == "int" else _name_or_list, metavar=_METAVARS.get(kind), help=text)
 

@@ -80,7 +80,7 @@ _MAIN = (  # what --help shows
     "workers",
     "cluster",
     "policy",
-    *(name for name, key in KEYS.items() if key.told.first),
+    *(name for name, key in KEYS.items() if key.description.first),
     "population_size",
     "population_scale",
     "sigma",

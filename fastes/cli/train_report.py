@@ -136,7 +136,7 @@ async def choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Jud
 async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Judgement:
     episodes, best = model.settings.target_episodes, None
     seeds = np.arange(episodes, dtype=np.int64)  # not those that confirmed a target: these were selected for passing
-    chosen = model.solved or _has_selected(model)
+    chosen = model.solved or _had_final_selection(model)
     has_best = not chosen and folder.has_best()
     bar.judge(model, (1 + has_best) * episodes)
     last = await model.play_seeds(seeds)
@@ -160,15 +160,15 @@ async def _choose_best(model: FastES, folder: RunFolder, bar: ProgressBar) -> Ju
     return outcome
 
 
-def _has_selected(model: FastES) -> bool:
+def _had_final_selection(model: FastES) -> bool:
     """Return whether a final selection has chosen the present parameters."""
     archive = model.training.archive
-    return archive is not None and archive.has_selected(model.generation)
+    return archive is not None and archive.had_final_selection(model.generation)
 
 
 def _tell(model: FastES, outcome: Judgement, is_last: bool) -> None:
     """Print the outcome. is_last: whether the judged parameters are the last ones and not those of a better trial."""
-    last, best, selected = outcome.last, outcome.best, _has_selected(model)
+    last, best, selected = outcome.last, outcome.best, _had_final_selection(model)
     number = len(last.returns)
     if model.solved:
         below = "" if last.mean >= model.target_return else ", below the target"

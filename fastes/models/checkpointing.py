@@ -384,7 +384,7 @@ def selection_from(checkpoint: Checkpoint, kinds: Sequence[Kind], episode_limit:
             f"{versions()['noise_stream']}: it acts as before, but training continues with other noise"
         )
     records = require(checkpoint.data, "trainings", list)
-    check_memory_of(kinds)
+    check_memory_of_trainings(kinds)
     arrays = _arrays_by_training(checkpoint, len(records))
     batch = checkpoint.arrays.get("reference", {})
     needing = [kind.spec for kind in kinds if kind.spec.needs_reference]
@@ -405,7 +405,7 @@ def selection_from(checkpoint: Checkpoint, kinds: Sequence[Kind], episode_limit:
     return Selection.from_fields("selection", require(checkpoint.data, "selection", dict), seed_from(checkpoint), trainings)
 
 
-def check_memory_of(kinds: Sequence[Kind]) -> None:
+def check_memory_of_trainings(kinds: Sequence[Kind]) -> None:
     """Raise OSError if the trainings of these kinds take more memory than there is."""
     largest = max(kinds, key=lambda kind: kind.spec.num_params)
     check_model_memory(largest.spec, max(kind.settings.archive_size for kind in kinds), len(kinds))

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from fastes.errors import blame_policy
 from fastes.number_array import Float32
 from fastes.policies.action_head import ActionHead
-from fastes.policies.custom_policy import CustomActor, CustomPolicy, CustomSpec, check_memory_of, hook_of, pickled_copy
+from fastes.policies.custom_policy import CustomActor, CustomPolicy, CustomSpec, hook_of, pickled_copy, warn_if_not_reset
 from fastes.system.limits import check_memory
 
 PolicyFunction = Callable[[Float32, Float32], Any]
@@ -82,7 +82,7 @@ class CallablePolicy(CustomPolicy):
     ) -> CallableSpec:
         own = self.parameter_shapes(), self.theta0, self.pickled
         spec = CallableSpec(self.kind, head, obs_shape, flattened, *own, columns)
-        spec.make_actor().check_memory(spec)
+        spec.make_actor().check_reset(spec)
         return spec
 
 
@@ -117,7 +117,7 @@ class CallableActor(CustomActor):
             blame_policy(error)
             raise
 
-    def check_memory(self, spec: CallableSpec) -> None:
+    def check_reset(self, spec: CallableSpec) -> None:
         """Warn if the function or object remembers earlier observations and no hook clears its memory.
 
         Functions and objects that hold nothing which could change are not called here, nor are imported functions: their
@@ -131,9 +131,9 @@ class CallableActor(CustomActor):
             if _held_by(self._owner) and spec.own_copy() is not self._owner:
                 name = getattr(self._owner, "__name__", "partial")
                 also = "; as an object that is called it can have one"
-                check_memory_of(f"the function {name!r}", self, run, lambda: _held_by(self._owner), also)
+                warn_if_not_reset(f"the function {name!r}", self, run, lambda: _held_by(self._owner), also)
         elif not isinstance(self._owner, BuiltinFunctionType) and getattr(self._owner, "__dict__", None):
-            check_memory_of(f"the {type(self._owner).__name__} object", self, run, lambda: vars(self._owner))
+            warn_if_not_reset(f"the {type(self._owner).__name__} object", self, run, lambda: vars(self._owner))
 
 
 def _held_by(function: Any) -> dict[str, Any]:

@@ -200,7 +200,7 @@ class CustomActor(_core.Actor):
             raise
 
 
-def check_memory_of(
+def warn_if_not_reset(
     what: str, actor: CustomActor, run: Callable[[float], Any], state: Callable[[], Any], also: str = ""
 ) -> None:
     """Warn if a policy's outputs depend on earlier observations.

@@ -274,14 +274,14 @@ class Key(NamedTuple):
         return self.item.name
 
     @property
-    def told(self) -> SettingDescription:
+    def description(self) -> SettingDescription:
         """Its description."""
         return described(self.item)
 
     @property
     def flag(self) -> str:
         """Its flag of `fastes train`."""
-        return "--" + (self.told.flag[0] if self.told.flag else self.name.replace("_", "-"))
+        return "--" + (self.description.flag[0] if self.description.flag else self.name.replace("_", "-"))
 
     @property
     def in_python(self) -> str:
@@ -306,7 +306,7 @@ def _keys() -> dict[str, Key]:
     for policy, family in FAMILIES.items():
         for item in fields(family):
             found.setdefault(item.name, Key(item, {})).defaults[policy] = default_of(item)
-    return dict(sorted(found.items(), key=lambda pair: not pair[1].told.first))
+    return dict(sorted(found.items(), key=lambda pair: not pair[1].description.first))
 
 
 KEYS = _keys()  # those that matter first come first

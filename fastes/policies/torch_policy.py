@@ -14,7 +14,7 @@ from gymnasium import spaces
 from fastes.errors import blame_policy, suggest
 from fastes.number_array import Float32
 from fastes.policies.action_head import ActionHead
-from fastes.policies.custom_policy import CustomActor, CustomPolicy, CustomSpec, check_memory_of, hook_of, pickled_copy
+from fastes.policies.custom_policy import CustomActor, CustomPolicy, CustomSpec, hook_of, pickled_copy, warn_if_not_reset
 from fastes.policies.policy_keywords import ActionKeywords, head_from, names_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class TorchPolicy(CustomPolicy):
         spec = TorchSpec(self.kind, head, obs_shape, flattened, self.shapes, self.theta0, self.pickled, columns)
         actor = spec.make_actor()
         actor.check_outputs()
-        actor.check_memory()
+        actor.check_reset()
         return replace(spec, untrained=actor.untrained())
 
 
@@ -193,7 +193,7 @@ class TorchActor(CustomActor):
         if outputs.requires_grad:
             raise ValueError(f"the module {name} returned outputs with a gradient: use detach(), or no_grad(), in its forward")
 
-    def check_memory(self) -> None:
+    def check_reset(self) -> None:
         """Warn of a module whose memory is not reset; ValueError if its hook changes parameters."""
         what = f"the module {type(self.module).__name__}"
         self.reset_memory()
@@ -207,7 +207,7 @@ class TorchActor(CustomActor):
             self.observation[:] = value
             return self.module(self._input.clone()).clone()
 
-        check_memory_of(what, self, run, self._state)
+        warn_if_not_reset(what, self, run, self._state)
 
     def untrained(self) -> dict[str, str]:
         """Return checksums of frozen parameters and persistent buffers, by name, as they are when an episode begins."""

@@ -247,7 +247,7 @@ class _Training:
         else:
             episodes += model.selection.episodes_to_come()
             archive = model.training.archive
-            if archive is not None and not archive.has_selected(model.generation):
+            if archive is not None and not archive.had_final_selection(model.generation):
                 snapshots = len(archive.best()) if candidates >= self.total else archive.size
                 episodes += episodes_of_selection(snapshots + 1)
         steps += max(episodes - self._phase_episodes, 0) * self._episode_steps

@@ -84,8 +84,8 @@ class _TrainingActor:
         self.folded = 0
         self.twin: Twin | None = None
 
-    def meet(self, found: Twin | str, reads_infos: bool = False) -> str:
-        """Play in this twin from now on, if there is one and that can be; return why not, as of `python_because`."""
+    def use_twin(self, found: Twin | str, reads_infos: bool = False) -> str:
+        """Play in this twin from now on if that can be. Returns why not, as `python_because` does; '' if it does."""
         why = python_because(found, self.actor, reads_infos)
         self.twin = None if why or isinstance(found, str) else found
         self._jobs = {}
@@ -296,7 +296,7 @@ class JobRunner:
         """Look for the environment's twin: it is another one after each change."""
         is_off = self._has_left_c or self.spec.native == "off"
         found = "not in C" if is_off else twin_of(self.env)
-        reasons = [player.meet(found, self.spec.info_bytes > 0) for player in self._players]
+        reasons = [player.use_twin(found, self.spec.info_bytes > 0) for player in self._players]
         if self.spec.native == "on" and not is_off and any(reasons):
             why, name = next(filter(None, reasons)), self.spec.source.name
             raise ValueError(f"native = 'on': {name} does not step in C: {why}; native = 'auto' steps it in Python")

@@ -89,7 +89,8 @@ class Settings(Hyperparameters):
         f"keywords of the policy: {', '.join(KEYS)}",
         "policy",
         check=lambda _, value: plain_policy_kwargs(value),
-        gain="; ".join(f"{key.name}: {key.told.gain}" for key in KEYS.values() if key.told.gain) + "; others: none yet",
+        gain="; ".join(f"{key.name}: {key.description.gain}" for key in KEYS.values() if key.description.gain)
+        + "; others: none yet",
         fixed=True,
     )
 

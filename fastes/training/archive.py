@@ -114,11 +114,11 @@ class Archive(NamedTuple):
         """Whether there are snapshots that no final selection has compared. generation: how many there have been."""
         return bool(self.snapshots) and generation > self.selected
 
-    def has_selected(self, generation: int) -> bool:
+    def had_final_selection(self, generation: int) -> bool:
         """Whether the present parameters have won a final selection, and were trained no further."""
         return 0 < generation == self.selected
 
-    def after_selection(self, winner: Snapshot) -> Archive:
+    def after_final_selection(self, winner: Snapshot) -> Archive:
         """The archive after a final selection: the winner takes part in the next one."""
         return self._replace(snapshots=(winner,), selected=winner.generation)
 

@@ -402,7 +402,7 @@ class Trainer:
             self._listener.on_phase(f"final selection of {finalists}", episodes_of_selection(finalists))
             result = await select(training, self._player(self.selection.present.number))
             winner: Snapshot = result.winner.snapshot
-            self._commit_selection(self.selection.with_training(training.after_selection(winner, result.timesteps)))
+            self._commit_selection(self.selection.with_training(training.after_final_selection(winner, result.timesteps)))
             self._listener.on_final_selection(result)
 
     async def _judge_aside(self) -> None:

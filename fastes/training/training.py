@@ -324,13 +324,13 @@ class Training:
             new = new._replace(pending=(finished.pending._replace(generation=again, already_reported=False),))
         return new._replace(solved=True), self.strategy.no_step()
 
-    def after_selection(self, winner: Snapshot, timesteps: int) -> Training:
+    def after_final_selection(self, winner: Snapshot, timesteps: int) -> Training:
         """Return the training with the winner's parameters. timesteps: environment steps that the final selection played."""
         assert self.archive is not None
         new = self.as_evaluated(winner)
         return new._replace(
             pending=self.pending,
-            archive=self.archive.after_selection(new.present()),
+            archive=self.archive.after_final_selection(new.present()),
             counters=self.counters.with_evaluation(timesteps),
         )
 

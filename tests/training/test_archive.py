@@ -111,7 +111,7 @@ def test_a_segment_counts_by_all_its_evaluations_and_its_best_stands_for_it(arch
 def test_what_comes_after_a_selection_is_kept_beside_its_winner(archive: Archive, model: FastES) -> None:
     """Though it is of the same segment of the budget."""
     archive = after(archive, model, (0, 5.0))
-    archive = archive.after_selection(archive.snapshots[0]._replace(evaluations=0))
+    archive = archive.after_final_selection(archive.snapshots[0]._replace(evaluations=0))
     archive = after(archive, model, (10, 1.0), (20, 3.0))
     assert [(each.timesteps, each.score) for each in archive.best()] == [(0, math.inf), (20, 2.0)]
 
@@ -212,7 +212,7 @@ def test_a_solved_or_stopped_training_has_no_final_selection() -> None:
             assert model.solved == bool(settings)
             assert model.training.archive.snapshots
             assert not listener.selections
-            assert not model.training.archive.has_selected(model.generation)
+            assert not model.training.archive.had_final_selection(model.generation)
 
 
 # --- the same, whatever happens ---------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_a_stop_anywhere_changes_nothing(generations: int, expected: Checkpoint,
     """A callback's in the last generation, too: the final selection is made when the training continues."""
     with FastES(Toy, **RICH) as model:
         learn(model, generations, BUDGET)
-        assert not model.training.archive.has_selected(model.generation)
+        assert not model.training.archive.had_final_selection(model.generation)
         model.save(tmp_path / "m")
     with load(tmp_path / "m") as model:
         assert_same_state(read_checkpoint(tmp_path / "m.zip"), model.snapshot())
@@ -326,7 +326,7 @@ def test_each_training_of_one_model_has_its_final_selection() -> None:
         learn(model, 5)
         for _ in range(2):
             model.learn(500, [listener])
-            assert model.training.archive.has_selected(model.generation)
+            assert model.training.archive.had_final_selection(model.generation)
     assert len(listener.selections) == 2
     assert any(finalist.snapshot.timesteps < 0 for finalist in listener.selections[0][0].finalists), "those of the learn before"
 
@@ -340,7 +340,7 @@ def test_what_is_known_of_others_is_forgotten(tmp_path: Path) -> None:
         model.learn(BUDGET)
         model.set_parameters(model.get_parameters())
         assert not model.training.archive.snapshots
-        assert not model.training.archive.has_selected(model.generation)
+        assert not model.training.archive.had_final_selection(model.generation)
 
 
 def test_the_finalists_are_of_the_trial_that_is_left() -> None:
@@ -377,7 +377,7 @@ def test_another_size_keeps_the_best(size: int, saved: Path) -> None:
         assert kept <= {each.timesteps for each in model.training.archive.snapshots}
         assert len(kept) == min(size, 4) if size != 3 else len(kept) == 4
         other.learn(BUDGET - other.num_timesteps, reset_num_timesteps=False)
-        assert size == 0 or other.training.archive.has_selected(other.generation)
+        assert size == 0 or other.training.archive.had_final_selection(other.generation)
 
 
 ONE: dict[str, Any] = {"generation": 1, "timesteps": 9, "evaluation": 1.0, "total": 1.0, "evaluations": 1}
@@ -505,7 +505,7 @@ def test_the_run_folder_holds_the_winner_and_how_it_won(tmp_path: Path, capsys: 
     assert int(rows[0]["timesteps"]) < 2000, "or this test shows little"
     with FastES.load(run / "best.zip") as best, FastES.load(run / "checkpoint.zip") as last:
         assert best.theta.tobytes() == last.theta.tobytes()
-        assert best.training.archive.has_selected(best.generation)
+        assert best.training.archive.had_final_selection(best.generation)
         own = last.evaluate(20)
         kept = f"{own.in_words()} over 20 noise-free episodes"
     assert f"winner of the final selection: {kept}\nbest.zip and checkpoint.zip hold it\n" in said

@@ -103,12 +103,12 @@ def test_the_end_of_the_time_judges_as_the_end_of_the_budget_does(n_workers: int
         ended.learn(TOTAL, lambda model, record: model.num_timesteps < done)
         ended.learn(0, reset_num_timesteps=False)  # its budget ends here
         with timed.as_judged():
-            assert timed.training.archive.has_selected(timed.generation)
+            assert timed.training.archive.had_final_selection(timed.generation)
             assert timed.theta.tobytes() == ended.theta.tobytes()
             assert timed.evaluate(3).mean == ended.evaluate(3).mean
         assert timed.theta is left
         assert timed.training is left_training
-        assert not timed.training.archive.has_selected(timed.generation)
+        assert not timed.training.archive.had_final_selection(timed.generation)
         timed.set_random_seed(3)
         with timed.as_judged():
             assert timed.seed == 3, "what was judged is of another training"

@@ -34,7 +34,7 @@ from fastes.envs.likeness import (
     shown_at,
     ways_that_differ,
 )
-from fastes.errors import warn_user
+from fastes.errors import first_few, warn_user
 from fastes.system.forks import CopiesEndHere
 from fastes.system.random_state import global_random_kept, seed_global_random
 
@@ -55,7 +55,7 @@ class CannotCarry(ValueError):
     """
 
     def __init__(self, names: Sequence[str], reason: str) -> None:
-        super().__init__(f"{shortened(names)}: {reason}")
+        super().__init__(f"{first_few(names)}: {reason}")
         self.names = names
 
 
@@ -321,7 +321,7 @@ def _pickled(given: Env, ways: Sequence[Way], mine: Layout, new: Layout, strict:
         names = [name_of(given, way) for way in failed]
         if strict:
             raise CannotCarry(names, str(next(iter(failed.values()))))
-        why = f"are without {shortened(names)}, which cannot be pickled"
+        why = f"are without {first_few(names)}, which cannot be pickled"
         warn_user(f"copies of the environment {given} {why}", UserWarning)
     if not changes:
         return None
@@ -409,12 +409,6 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, way: Any) -> Any:
         return part_of(self._layers, tuple(Step(*step) for step in way))
-
-
-def shortened(names: Sequence[str], most: int = _NAMED) -> str:
-    """Return the first few names, and the number of further ones."""
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
 def name_of(given: Env, way: Way) -> str:
