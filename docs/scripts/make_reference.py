@@ -92,8 +92,8 @@ def _policy_table() -> list[str]:
         policies = "all" if len(key.defaults) == len(POLICIES) else ", ".join(key.defaults)
         (first, _), *more = key.policies_by_default()
         others = [f"`{value!r}` of {', '.join(names)}" for value, names in more]
-        meaning = key.told.help + (f": {', '.join(key.told.choices)}" if key.told.choices else "")
-        cells = [f"`{key.name}`", f"`{key.flag}`", policies, "; ".join([f"`{first!r}`", *others]), meaning, key.told.gain]
+        meaning = key.description.help + (f": {', '.join(key.description.choices)}" if key.description.choices else "")
+        cells = [f"`{key.name}`", f"`{key.flag}`", policies, "; ".join([f"`{first!r}`", *others]), meaning, key.description.gain]
         rows.append(f"| {' | '.join(cells)} |")
     return rows
 
