@@ -579,7 +579,7 @@ def _train_parser() -> argparse.ArgumentParser:
     return parser
 
 
-POLICY_KWARGS = tuple(key.name for key in KEYS.values() if not key.told.flag)
+POLICY_KWARGS = tuple(key.name for key in KEYS.values() if not key.description.flag)
 
 
 def test_every_setting_has_a_flag_with_its_default() -> None:
