@@ -92,8 +92,9 @@ def _policy_table() -> list[str]:
         policies = "all" if len(key.defaults) == len(POLICIES) else ", ".join(key.defaults)
         (first, _), *more = key.policies_by_default()
         others = [f"`{value!r}` of {', '.join(names)}" for value, names in more]
-        meaning = key.description.help + (f": {', '.join(key.description.choices)}" if key.description.choices else "")
-        cells = [f"`{key.name}`", f"`{key.flag}`", policies, "; ".join([f"`{first!r}`", *others]), meaning, key.description.gain]
+        described = key.description
+        meaning = described.help + (f": {', '.join(described.choices)}" if described.choices else "")
+        cells = [f"`{key.name}`", f"`{key.flag}`", policies, "; ".join([f"`{first!r}`", *others]), meaning, described.gain]
         rows.append(f"| {' | '.join(cells)} |")
     return rows
 
